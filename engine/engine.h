@@ -1,0 +1,83 @@
+// The engine: its own thread plans, runs and commits steps until it is stopped; callers hand requests in and get tokens
+// out through a TokenSink. The engine thread is the only one that changes scheduler state; Submit and Cancel leave
+// notes in an inbox that is read between steps, so a cancel takes effect within one step, at once when idle.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/clock.h"
+#include "engine/request.h"
+
+namespace sluice {
+
+class Runner;
+
+struct EngineOptions {
+  int32_t max_model_len = 0;  // tokens of prompt + output one sequence may have
+  int32_t vocab_size = 0;
+  std::vector<int32_t> eos_token_ids;
+  int32_t block_size = 16;               // tokens per KV block
+  int32_t num_blocks = 0;                // blocks of the pool
+  int32_t max_num_seqs = 64;             // sequences in one step
+  int32_t max_num_batched_tokens = 512;  // rows in one step
+  int32_t max_queued_requests = 1024;    // waiting sequences; Submit refuses beyond
+  int64_t max_queued_tokens = 1 << 20;   // prompt tokens of waiting sequences; Submit refuses beyond
+};
+
+// A consistent picture, taken by the engine thread after each step and each inbox.
+struct EngineStats {
+  int32_t num_running = 0;
+  int32_t num_waiting = 0;
+  int64_t num_waiting_tokens = 0;
+  int32_t kv_blocks_live = 0;    // held by sequences
+  int32_t kv_blocks_cached = 0;  // reclaimable prefixes
+  int32_t kv_blocks_free = 0;
+  int32_t kv_blocks_total = 0;  // live + cached + free
+  int64_t num_steps = 0;
+  int64_t num_preemptions = 0;
+  int64_t num_prompt_tokens = 0;  // of accepted sequences, counted when their prefill has completed
+  int64_t num_generation_tokens = 0;
+  int64_t last_progress_ns = 0;  // Clock; when the last step ended, or when work arrived at an idle engine
+  bool busy = false;             // running or waiting sequences exist
+  bool draining = false;
+  absl::Status fault;  // not OK once the engine has given up; every sequence got kError
+};
+
+class Engine {
+ public:
+  // `sink` and `clock` outlive the engine. Starts the engine thread.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, std::unique_ptr<Runner> runner,
+                                                        TokenSink* sink, const Clock& clock);
+  ~Engine();  // Stop()
+
+  // All or nothing, thread-safe, never blocks on a step. Returns one id per request, in order.
+  // INVALID_ARGUMENT: a request can never run (empty prompt, ids outside the vocabulary, prompt + max_tokens over
+  // max_model_len, more blocks than the pool has); RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE: draining or
+  // stopped.
+  absl::StatusOr<std::vector<SequenceId>> Submit(std::vector<Request> requests);
+
+  // Thread-safe; unknown or finished ids are ignored. The sequence's last output carries `reason`.
+  void Cancel(SequenceId id, FinishReason reason = FinishReason::kCancelled);
+
+  // Thread-safe.
+  EngineStats Stats() const;
+
+  // From now on Submit answers UNAVAILABLE; sequences that never ran finish as kError with an UNAVAILABLE status,
+  // running ones go on. Thread-safe; undone by Undrain.
+  void Drain();
+  void Undrain();
+
+  // Finishes every sequence as kCancelled and ends the thread. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

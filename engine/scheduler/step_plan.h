@@ -1,0 +1,67 @@
+// One step as flat arrays: all that the device side sees of the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/base/token_logprobs.h"
+#include "engine/request.h"
+
+namespace sluice {
+
+// Where the rows of the step live in one KV pool group. Layers of a model name the group they use
+// (LayerSpec::kv_group).
+struct KvGroupPlan {
+  std::vector<int32_t> slot_mapping;  // [num_tokens] block * block_size + offset: where a row's K and V are written
+  std::vector<int32_t>
+      block_tables;  // [num_seqs, block_table_stride] blocks of a sequence in order; unused entries are -1
+  int32_t block_table_stride = 0;
+};
+
+// A row of logits from which a token is drawn. Pointers and spans live until the step's result has been committed.
+struct SampleEntry {
+  int32_t logits_index = 0;    // into StepPlan::logits_rows
+  int32_t sequence_index = 0;  // into the plan's sequences
+  int64_t position = 0;        // absolute position of the token to be drawn
+  const SamplingParams* params = nullptr;
+  absl::Span<const int32_t> prompt_tokens;
+  absl::Span<const int32_t> output_tokens;
+  absl::Span<const int32_t> masked_tokens;  // min_tokens: cannot be drawn in this step
+};
+
+// A prompt row whose next token is known: only its log-probability is wanted.
+struct PromptLogprobEntry {
+  int32_t logits_index = 0;
+  int32_t sequence_index = 0;
+  int32_t token = 0;  // the prompt token that follows the row
+  int32_t num_top = 0;
+};
+
+struct StepPlan {
+  // One row per token to compute; rows of a sequence are adjacent, positions ascending.
+  std::vector<int32_t> token_ids;     // [num_tokens]
+  std::vector<int32_t> positions;     // [num_tokens]
+  std::vector<int32_t> row_starts;    // [num_seqs + 1] first row of each sequence
+  std::vector<int32_t> context_lens;  // [num_seqs] tokens in the KV cache once this step has run
+  std::vector<KvGroupPlan> kv_groups;
+  std::vector<int32_t> logits_rows;  // [num_logits] rows whose logits are needed, ascending
+  std::vector<SampleEntry> samples;
+  std::vector<PromptLogprobEntry> prompt_logprobs;
+
+  int32_t num_tokens() const { return int32_t(token_ids.size()); }
+  int32_t num_seqs() const { return int32_t(context_lens.size()); }
+};
+
+struct SampledToken {
+  int32_t token = 0;
+  bool finite = true;      // false: the logits held a NaN or no finite value, token is meaningless
+  TokenLogprobs logprobs;  // filled if params->logprobs is set
+};
+
+struct StepResult {
+  std::vector<SampledToken> samples;           // parallel to StepPlan::samples
+  std::vector<TokenLogprobs> prompt_logprobs;  // parallel to StepPlan::prompt_logprobs
+};
+
+}  // namespace sluice
