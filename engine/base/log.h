@@ -1,5 +1,5 @@
-// Log lines on stderr: `2026-11-29T16:30:01.123Z INFO text`. One write per line, so lines of several threads do not mix.
-// Prompts and outputs of users never go into a log line.
+// Log lines on stderr: `2026-11-29T16:30:01.123Z INFO text`. One write per line, so lines of several threads do not
+// mix. Prompts and outputs of users never go into a log line.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -1,5 +1,5 @@
-// The one lock of the project: std::mutex with clang's thread-safety annotations. absl::Mutex is not used because Debian's
-// abseil is not built for ThreadSanitizer and reports false races there.
+// The one lock of the project: std::mutex with clang's thread-safety annotations. absl::Mutex is not used because
+// Debian's abseil is not built for ThreadSanitizer and reports false races there.
 #pragma once
 
 #include <chrono>

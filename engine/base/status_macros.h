@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 
 // Evaluates `expr` (a Status); returns it from the enclosing function unless it is OK.
-#define SLUICE_RETURN_IF_ERROR(expr)                   \
-  do {                                                 \
+#define SLUICE_RETURN_IF_ERROR(expr)                                                    \
+  do {                                                                                  \
     if (absl::Status sluice_status = (expr); !sluice_status.ok()) return sluice_status; \
   } while (false)
 
@@ -19,7 +19,7 @@
   if (!tmp.ok()) return std::move(tmp).status();      \
   lhs = std::move(tmp).value()
 
-// `lhs = value of expr` (a StatusOr), or returns its status. `lhs` may declare a variable. Not usable as a single statement
-// under an `if` without braces.
+// `lhs = value of expr` (a StatusOr), or returns its status. `lhs` may declare a variable. Not usable as a single
+// statement under an `if` without braces.
 #define SLUICE_ASSIGN_OR_RETURN(lhs, expr) \
   SLUICE_ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluice_statusor_, __LINE__), lhs, expr)

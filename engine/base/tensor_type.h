@@ -6,15 +6,34 @@
 namespace sluice {
 
 enum class TensorType : uint8_t {
-  kF32, kF16, kBF16, kF64, kF8E4M3, kI8, kI16, kI32, kI64, kU8, kBool,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,          // blocks of 32
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,          // super-blocks of 256
-  kMXFP4,                                     // blocks of 32, GGUF element order
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kF8E4M3,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kBool,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,  // blocks of 32
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,   // super-blocks of 256
+  kMXFP4,  // blocks of 32, GGUF element order
 };
 
-// A row is a whole number of blocks of `block_elems` elements, `block_bytes` bytes each; plain types have 1 element per block.
+// A row is a whole number of blocks of `block_elems` elements, `block_bytes` bytes each; plain types have 1 element per
+// block.
 struct TensorTypeInfo {
-  const char* name;   // "Q4_1", as GGUF tools print it
+  const char* name;  // "Q4_1", as GGUF tools print it
   int block_elems;
   int block_bytes;
   bool quantized;

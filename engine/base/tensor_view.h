@@ -13,8 +13,8 @@ namespace sluice {
 struct TensorView {
   std::string name;
   TensorType type = TensorType::kF32;
-  std::vector<int64_t> shape;        // outermost first, as Hugging Face writes it: a linear weight is [out, in]
-  absl::Span<const uint8_t> data;    // row-major, no alignment guaranteed
+  std::vector<int64_t> shape;      // outermost first, as Hugging Face writes it: a linear weight is [out, in]
+  absl::Span<const uint8_t> data;  // row-major, no alignment guaranteed
 
   int64_t num_elements() const {
     int64_t n = 1;
