@@ -1,0 +1,154 @@
+// A model as data. Every architecture is one residual block,
+//   x += [post_attn]( attention( [pre_attn](x) ) )
+//   x += [post_ffn]( ffn( [pre_ffn](x) ) )
+// and every difference between architectures is a field here (models.md 2). Only the architecture files beside this one
+// know names of architectures; everything else reads the spec. Optional values are explicit, exclusive choices are
+// variants.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/base/layer_types.h"
+
+namespace sluice {
+
+// theta_i per rotated pair; the same table may serve many layers. cos and sin are multiplied by `attention_factor`.
+struct RopeTable {
+  std::vector<float> inv_freq;  // [num_rotary / 2]
+  float attention_factor = 1;
+};
+
+struct RopeSpec {
+  int32_t table = 0;  // index into ModelSpec::rope_tables
+  RopeLayout layout = RopeLayout::kHalfSplit;
+  int32_t num_rotary = 0;  // leading dimensions of a head that rotate; even
+};
+
+struct QkNormSpec {
+  QkNormKind kind = QkNormKind::kNone;
+  NormParams norm;
+  bool after_rope = false;
+};
+
+// q * (1 + coef * ln(1 + floor((pos + 1) / floor))), after RoPE (Llama 4).
+struct QueryTemperature {
+  float floor = 8192;
+  float coef = 0.1f;
+};
+
+// Grouped-query attention; MHA has num_kv_heads == num_heads, MQA has 1. Query head h reads KV head h / (num_heads /
+// num_kv_heads).
+struct Gqa {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;  // of queries and keys
+  int32_t value_head_dim = 0;
+  QkNormSpec qk_norm;
+};
+
+// Multi-head latent attention (DeepSeek): the cache holds kv_lora_rank + qk_rope_head_dim values per token, no head
+// axis.
+struct Mla {
+  int32_t num_heads = 0;
+  std::optional<int32_t> q_lora_rank;
+  int32_t kv_lora_rank = 0;
+  int32_t qk_nope_head_dim = 0;
+  int32_t qk_rope_head_dim = 0;
+  int32_t v_head_dim = 0;
+  float latent_norm_eps = 1e-6f;
+};
+
+struct AttentionSpec {
+  std::variant<Gqa, Mla> kind;
+  std::optional<RopeSpec> rope;  // none: no positional rotation in this layer
+  AttentionMask mask;
+  float scale = 0;               // of q.k
+  std::optional<float> softcap;  // c * tanh(s / c), before the mask
+  std::optional<QueryTemperature> query_temperature;
+  bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
+  bool sinks = false;  // one learned logit per query head in the softmax denominator
+};
+
+struct FfnActivation {
+  ActivationKind kind = ActivationKind::kSilu;
+  float alpha = 1.702f;  // kSwigluOai only
+  float limit = 7.0f;    // kSwigluOai only
+};
+
+// gated: down(act(gate(x)) * up(x)); otherwise down(act(up(x))).
+struct DenseFfn {
+  int32_t intermediate_size = 0;
+  bool gated = true;
+  FfnActivation activation;
+  bool bias = false;
+};
+
+enum class MoeScore : uint8_t { kSoftmaxAll, kSoftmaxTopK, kSigmoid };
+enum class MoeGroupScore : uint8_t { kMax, kTop2Sum };
+
+struct MoeGroups {
+  int32_t num_groups = 1;
+  int32_t num_kept = 1;
+  MoeGroupScore score = MoeGroupScore::kMax;
+};
+
+struct MoeFfn {
+  int32_t num_experts = 0;
+  int32_t num_experts_per_token = 0;
+  int32_t expert_intermediate_size = 0;
+  FfnActivation activation;
+  MoeScore score = MoeScore::kSoftmaxAll;
+  bool selection_bias = false;  // added to the scores for the choice only (noaux_tc)
+  std::optional<MoeGroups> groups;
+  bool renormalize = false;
+  float renormalize_eps = 0;
+  float routed_scale = 1;
+  bool weight_on_input = false;  // Llama 4
+  bool router_bias = false, expert_bias = false;
+  std::optional<int32_t> shared_intermediate_size;
+};
+
+struct LayerSpec {
+  std::optional<NormParams> pre_attn, post_attn, pre_ffn, post_ffn;
+  AttentionSpec attention;
+  std::variant<DenseFfn, MoeFfn> ffn;
+  int32_t kv_group = 0;  // which block-table group of the step plan the layer's cache uses
+};
+
+enum class PositionEmbedding : uint8_t { kNone, kLearned };
+
+struct ModelSpec {
+  std::string architecture;  // as the file names it; for people, never to be branched on
+  int32_t vocab_size = 0;    // rows of the embedding
+  int32_t d_model = 0;
+  int32_t max_position = 0;  // trained context length
+  float embedding_scale = 1;
+  PositionEmbedding position_embedding = PositionEmbedding::kNone;
+  std::vector<RopeTable> rope_tables;
+  std::vector<LayerSpec> layers;
+  NormParams final_norm;
+  bool tied_embeddings = false;  // the output head is the embedding
+  float logit_scale = 1;
+  std::optional<float> final_softcap;
+};
+
+// Checks everything that a file could get wrong and later code relies on: sizes positive, heads divide, rope even and
+// within the head, list lengths, finite positive eps/theta/scale, routing sizes. The message names the field.
+absl::Status ValidateModelSpec(const ModelSpec& spec);
+
+// Values (not bytes) of KV cache one token takes in one layer: 2 * kv_heads * head_dim, or kv_lora_rank + rope dim for
+// MLA.
+int64_t KvValuesPerToken(const LayerSpec& layer);
+
+// Bytes of KV cache for a context of `num_tokens`; window and chunk layers count at most their window.
+int64_t KvBytes(const ModelSpec& spec, int64_t num_tokens, int32_t bytes_per_value);
+
+// Weights of the model by the spec's shapes; a tied head counts once.
+int64_t NumParameters(const ModelSpec& spec);
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// From a row of logits to a token, as plain data. The rule (the same on every device, `models` of the field: vLLM's
+// order):
+//   1 raw log-probabilities (for reporting) = log_softmax(logits)
+//   2 masked_tokens = -inf; 3 logit += bias; 4 repetition over prompt + output: l > 0 ? l / r : l * r
+//   5 l -= frequency * count in output; 6 l -= presence * [count > 0]
+//   7 temperature 0: the largest, lowest id on ties. Otherwise l /= temperature, then keep
+//     min_p: p >= min_p * p_max; top_k: the k largest, ties at the k-th stay; top_p: of the softmax of the survivors,
+//     the smallest set of largest values whose mass reaches top_p (at least one; equal values go by lower id first)
+//   8 argmax over the survivors of l + Gumbel(seed, position, token), lowest id on ties.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/base/token_logprobs.h"
+
+namespace sluice {
+
+struct TokenBias {
+  int32_t token;
+  float bias;
+};
+
+struct SampleRow {
+  int32_t logits_row = 0;
+  float temperature = 1, min_p = 0, top_p = 1;
+  int32_t top_k = 0;
+  float repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
+  std::span<const int32_t> prompt_tokens, output_tokens;
+  std::span<const int32_t> masked_tokens;
+  std::span<const TokenBias> logit_bias;
+  uint64_t seed = 0;
+  int64_t position = 0;                 // of the token to be drawn
+  std::optional<int32_t> num_logprobs;  // top-N to report; the chosen token always is
+};
+
+struct SampleResult {
+  int32_t token = 0;
+  bool finite = true;  // false: a NaN, +inf, or nothing finite among the logits
+  TokenLogprobs logprobs;
+};
+
+// Log-probability of a token that is already known (a prompt token).
+struct LogprobRow {
+  int32_t logits_row = 0;
+  int32_t token = 0;
+  int32_t num_top = 0;
+};
+
+// 32 random bits for (seed, position, token): a counter-based hash, so any device computes any token's noise by itself.
+inline uint32_t SampleBits(uint64_t seed, int64_t position, int32_t token) {
+  // Two rounds of the splitmix64 finaliser (Steele, Lea, Flood 2014) over the three inputs.
+  uint64_t x = seed + 0x9E3779B97F4A7C15u * (uint64_t(position) + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  x ^= x >> 31;
+  x += 0x9E3779B97F4A7C15u * (uint64_t(uint32_t(token)) + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return uint32_t((x ^ (x >> 31)) >> 32);
+}
+
+// -log(-log(u)) with u = (bits + 0.5) / 2^32: between -3.1 and 22.9, increasing in bits.
+inline float GumbelFromBits(uint32_t bits) {
+  const double u = (double(bits) + 0.5) * 0x1p-32;
+  return float(-std::log(-std::log(u)));
+}
+
+}  // namespace sluice
