@@ -10,23 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/clock.h"
+#include "engine/engine_options.h"
 #include "engine/request.h"
+#include "engine/scheduler/step_runner.h"
 
 namespace sluice {
-
-class Runner;
-
-struct EngineOptions {
-  int32_t max_model_len = 0;  // tokens of prompt + output one sequence may have
-  int32_t vocab_size = 0;
-  std::vector<int32_t> eos_token_ids;
-  int32_t block_size = 16;               // tokens per KV block
-  int32_t num_blocks = 0;                // blocks of the pool
-  int32_t max_num_seqs = 64;             // sequences in one step
-  int32_t max_num_batched_tokens = 512;  // rows in one step
-  int32_t max_queued_requests = 1024;    // waiting sequences; Submit refuses beyond
-  int64_t max_queued_tokens = 1 << 20;   // prompt tokens of waiting sequences; Submit refuses beyond
-};
 
 // A consistent picture, taken by the engine thread after each step and each inbox.
 struct EngineStats {
@@ -49,29 +37,31 @@ struct EngineStats {
 
 class Engine {
  public:
-  // `sink` and `clock` outlive the engine. Starts the engine thread.
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, std::unique_ptr<Runner> runner,
-                                                        TokenSink* sink, const Clock& clock);
+  // `sink` and `clock` outlive the engine. Starts the engine thread. INVALID_ARGUMENT names an option that makes no
+  // sense.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
+                                                        std::unique_ptr<StepRunner> runner, TokenSink* sink,
+                                                        const Clock& clock);
   ~Engine();  // Stop()
 
   // All or nothing, thread-safe, never blocks on a step. Returns one id per request, in order.
   // INVALID_ARGUMENT: a request can never run (empty prompt, ids outside the vocabulary, prompt + max_tokens over
   // max_model_len, more blocks than the pool has); RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE: draining or
-  // stopped.
+  // stopped; the fault, once the engine has given up. Each carries a reason (engine/error_reason.h).
   absl::StatusOr<std::vector<SequenceId>> Submit(std::vector<Request> requests);
 
-  // Thread-safe; unknown or finished ids are ignored. The sequence's last output carries `reason`.
+  // Thread-safe; unknown or finished ids are ignored. The sequence's last output carries `reason` (not kNone).
   void Cancel(SequenceId id, FinishReason reason = FinishReason::kCancelled);
 
   // Thread-safe.
   EngineStats Stats() const;
 
   // From now on Submit answers UNAVAILABLE; sequences that never ran finish as kError with an UNAVAILABLE status,
-  // running ones go on. Thread-safe; undone by Undrain.
+  // running and preempted ones go on. Thread-safe; undone by Undrain.
   void Drain();
   void Undrain();
 
-  // Finishes every sequence as kCancelled and ends the thread. Idempotent.
+  // Finishes every sequence as kCancelled and ends the thread. Idempotent, thread-safe; not to be called from the sink.
   void Stop();
 
  private:

@@ -1,0 +1,24 @@
+// What an engine is told at its start. Plain data; the limits bind the scheduler and Engine::Submit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice {
+
+struct EngineOptions {
+  int32_t max_model_len = 0;  // tokens of prompt + output one sequence may have
+  int32_t vocab_size = 0;
+  std::vector<int32_t> eos_token_ids;
+  int32_t block_size = 16;               // tokens per KV block
+  int32_t num_blocks = 0;                // blocks of the pool
+  int32_t max_num_seqs = 64;             // sequences in one step
+  int32_t max_num_batched_tokens = 512;  // rows in one step; at least max_num_seqs, so that every decode has its row
+  // Prefill rows in a step that also carries decodes: bounds how long a prompt can delay the next token of the others.
+  // 0: a quarter of max_num_batched_tokens, but at least 64. Never more than the step has room for.
+  int32_t max_prefill_tokens_beside_decodes = 0;
+  int32_t max_queued_requests = 1024;   // waiting sequences; Submit refuses beyond
+  int64_t max_queued_tokens = 1 << 20;  // their tokens; Submit refuses beyond, unless nothing is waiting
+};
+
+}  // namespace sluice
