@@ -1,0 +1,113 @@
+// Text to token ids and back, equal to Hugging Face `tokenizers`.
+//
+// Encoding: added tokens are found in the raw text (leftmost, then longest); what lies between them is split into words
+// by the pre-tokenizer and each word is encoded by the model; BOS and EOS come last. Decoding: every token stands for a
+// fixed string of bytes; their concatenation is read as UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/text/added_tokens.h"
+#include "engine/text/bpe.h"
+#include "engine/text/pre_tokenizer.h"
+#include "engine/text/sentencepiece_bpe.h"
+#include "engine/text/tokenizer_spec.h"
+
+namespace sluice {
+
+struct EncodeOptions {
+  bool add_special = true;  // BOS and EOS where the model wants them. False for text that a chat template rendered.
+  bool parse_special =
+      true;  // Added tokens (<|im_end|>, </s>) written in the text become their ids; else ordinary text.
+};
+
+// A stretch of a text whose parts are not equally trusted: a chat template's own words, and the words of a message.
+struct TextSegment {
+  absl::string_view text;
+  bool parse_special = true;
+};
+
+// Immutable after Create; all methods are thread-safe. The memory behind the spec's string_views must outlive it.
+class Tokenizer {
+ public:
+  // INVALID_ARGUMENT names the field of the spec, what was found and what was expected.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Create(TokenizerSpec spec);
+
+  // INVALID_ARGUMENT: `text` is not UTF-8 (with the byte offset) or longer than 256 MiB.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, const EncodeOptions& options = {}) const;
+
+  // Encodes the concatenation of `segments`. An added token is matched only where all of its bytes lie in segments with
+  // parse_special (adjacent ones count as one); everything else is encoded as if the borders were not there.
+  // options.parse_special false overrides all segments. Offsets in errors count from the first segment's first byte.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const TextSegment> segments,
+                                              const EncodeOptions& options = {}) const;
+
+  // The text of `ids`, always UTF-8: invalid sequences become U+FFFD by the maximal-subpart rule, which differs from
+  // Hugging Face only for SentencePiece byte tokens that are not UTF-8 together (there the whole run is replaced).
+  // skip_special leaves out IsSpecial tokens. Ids outside the vocabulary contribute nothing.
+  std::string Decode(absl::Span<const int32_t> ids, bool skip_special) const;
+
+  int32_t vocab_size() const { return static_cast<int32_t>(tokens_.size()); }
+  bool Contains(int32_t id) const { return id >= 0 && id < vocab_size(); }
+
+  // The token as the model file spells it ("Ġthe"), and the exact bytes it contributes to a text (" the"; not always
+  // whole characters). Empty for ids outside the vocabulary.
+  absl::string_view TokenText(int32_t id) const;
+  absl::string_view TokenBytes(int32_t id) const;
+  // The id of a token by the file's spelling, added or not; nullopt if there is none. Linear in the vocabulary.
+  std::optional<int32_t> FindToken(absl::string_view text) const;
+
+  // Control and unknown tokens; false for ids outside the vocabulary.
+  bool IsSpecial(int32_t id) const;
+  // Tokens after which the model has said all: eos, eot and eom of the file, and control tokens known to mean that by
+  // their text.
+  bool IsEndOfGeneration(int32_t id) const;
+  // The same as a list, ascending.
+  absl::Span<const int32_t> end_of_generation_ids() const { return end_of_generation_ids_; }
+
+  std::optional<int32_t> bos_id() const { return bos_id_; }
+  std::optional<int32_t> eos_id() const { return eos_id_; }
+  std::optional<int32_t> eot_id() const { return eot_id_; }
+  std::optional<int32_t> unk_id() const { return unk_id_; }
+  std::optional<int32_t> pad_id() const { return pad_id_; }
+  bool add_bos() const { return add_bos_; }
+  bool add_eos() const { return add_eos_; }
+
+  // Whether a decoded text loses one leading space (the one that Encode put there).
+  bool strips_leading_space() const { return strips_leading_space_; }
+
+ private:
+  struct ByteLevel {
+    PreTokenizer pre_tokenizer;
+    ByteLevelBpe bpe;
+  };
+  using Model = std::variant<ByteLevel, SentencePieceBpe>;
+
+  Tokenizer(Model model, AddedTokens added_tokens) : model_(std::move(model)), added_tokens_(std::move(added_tokens)) {}
+
+  absl::Status EncodeStretch(absl::string_view text, MergeScratch* scratch, std::vector<int32_t>* ids) const;
+  void FillTokenBytes();
+  void FindEndOfGeneration(const TokenizerSpec& spec);
+
+  const Model model_;
+  const AddedTokens added_tokens_;
+  std::vector<absl::string_view> tokens_;
+  std::vector<TokenType> types_;
+  std::string bytes_;                    // what the tokens decode to, one after the other
+  std::vector<uint32_t> bytes_offsets_;  // [vocab_size + 1] into bytes_
+  std::vector<int32_t> end_of_generation_ids_;
+  std::optional<int32_t> bos_id_, eos_id_, eot_id_, unk_id_, pad_id_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
+  bool strips_leading_space_ = false;
+};
+
+}  // namespace sluice
