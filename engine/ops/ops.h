@@ -4,8 +4,7 @@
 //
 // Rules for every implementation
 // - A row's result depends on that row's sequence only, never on the other rows of the step, on chunking or on the
-// number of
-//   threads: reduction orders are fixed per row.
+//   number of threads: reduction orders are fixed per row.
 // - All floating point accumulates in f32 or better. Nothing allocates in a step once the first steps have run.
 // - Arguments are trusted (the loader and the scheduler have checked them); a violated REQUIRES is a CHECK.
 // - One caller thread at a time. Objects made by an Ops are used with that Ops only and die before it.
@@ -227,8 +226,9 @@ class Ops {
   // Draw and report from the logits of this step. Waits for the device. The returned error is a device fault.
   virtual absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) = 0;
   virtual absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) = 0;
-  // Copies logits row i to the host, for tests and tools.
+  // For tests and tools: copies logits row i, or one row of `activations` ([cols] values), to the host.
   virtual absl::Status CopyLogits(int32_t row, std::span<float> out) = 0;
+  virtual absl::Status CopyActivations(const Activations& activations, int64_t row, std::span<float> out) = 0;
 };
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// From a row of logits to a token, as plain data. The rule (the same on every device, `models` of the field: vLLM's
-// order):
+// From a row of logits to a token, as plain data. The rule is the same on every device (the order is vLLM's):
 //   1 raw log-probabilities (for reporting) = log_softmax(logits)
 //   2 masked_tokens = -inf; 3 logit += bias; 4 repetition over prompt + output: l > 0 ? l / r : l * r
 //   5 l -= frequency * count in output; 6 l -= presence * [count > 0]

@@ -1,0 +1,388 @@
+#include "engine/ops/reference/reference_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/dequantize.h"
+#include "engine/base/float16.h"
+#include "engine/base/status_macros.h"
+#include "engine/ops/reference/reference_sample.h"
+#include "engine/ops/validate.h"
+
+namespace sluice {
+namespace {
+
+using Floats = std::vector<float>;
+
+struct Matrix : LinearWeights {
+  int64_t out = 0, in = 0;
+  Floats values;  // [out, in]
+  int64_t out_features() const override { return out; }
+  int64_t in_features() const override { return in; }
+  int64_t resident_bytes() const override { return int64_t(values.size()) * 4; }
+};
+
+struct Vector : VectorWeights {
+  Floats values;
+  int64_t size() const override { return int64_t(values.size()); }
+};
+
+struct Rope : RopeTableData {
+  int64_t num_pairs = 0;
+  Floats cos, sin;  // [max_position, num_pairs]
+};
+
+struct Rows : Activations {
+  int64_t num_rows = 0, num_cols = 0;
+  Floats values;
+  int64_t rows() const override { return num_rows; }
+  int64_t cols() const override { return num_cols; }
+  float* row(int64_t r) { return &values[size_t(r * num_cols)]; }
+  const float* row(int64_t r) const { return &values[size_t(r * num_cols)]; }
+};
+
+// Per layer and slot: the K of all heads, then their V, each value as it comes back from the cache's type.
+struct Cache : KvCache {
+  KvCacheShape cache_shape;
+  std::vector<Floats> layers;
+  const KvCacheShape& shape() const override { return cache_shape; }
+  int64_t slot_values(int layer) const {
+    const KvLayerShape& s = cache_shape.layers[layer];
+    return int64_t{s.num_kv_heads} * (s.head_dim + s.value_head_dim);
+  }
+  float* k(int layer, int64_t slot, int head) {
+    return &layers[layer][size_t(slot * slot_values(layer) + int64_t{head} * cache_shape.layers[layer].head_dim)];
+  }
+  float* v(int layer, int64_t slot, int head) {
+    const KvLayerShape& s = cache_shape.layers[layer];
+    return k(layer, slot, s.num_kv_heads) + int64_t{head} * s.value_head_dim;
+  }
+};
+
+const Matrix& M(const LinearWeights* w) { return static_cast<const Matrix&>(*w); }
+const float* V(const VectorWeights* v) { return v ? static_cast<const Vector*>(v)->values.data() : nullptr; }
+Rows& R(Activations* a) { return static_cast<Rows&>(*a); }
+const Rows& R(const Activations* a) { return static_cast<const Rows&>(*a); }
+
+float RoundTo(KvDType type, float x) {
+  switch (type) {
+    case KvDType::kF32:
+      return x;
+    case KvDType::kF16:
+      return F16ToFloat(FloatToF16(x));
+    case KvDType::kBF16:
+      return Bf16ToFloat(FloatToBf16(x));
+    case KvDType::kF8E4M3:
+      return F8E4M3ToFloat(FloatToF8E4M3(x));
+  }
+  return x;
+}
+
+// In place; weight and bias may be null (1 and 0).
+void Normalise(float* x, int64_t n, const NormParams& params, const float* weight, const float* bias) {
+  double mean = 0, square = 0;
+  if (params.kind == NormKind::kLayer) {
+    for (int64_t i = 0; i < n; i++) mean += double(x[i]) / double(n);
+  }
+  for (int64_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean) / double(n);
+  const double scale = 1 / std::sqrt(square + double(params.eps));
+  for (int64_t i = 0; i < n; i++) {
+    const double w = weight ? double(weight[i]) + double(params.weight_offset) : 1;
+    x[i] = float((x[i] - mean) * scale * w + (bias ? double(bias[i]) : 0));
+  }
+}
+
+Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm) {
+  Floats y(x.row(row), x.row(row) + x.num_cols);
+  if (norm) Normalise(y.data(), x.num_cols, norm->params, V(norm->weight), V(norm->bias));
+  return y;
+}
+
+Floats Multiply(const Matrix& w, const float* x, const float* bias) {
+  Floats y(w.out);
+  for (int64_t i = 0; i < w.out; i++) {
+    double sum = bias ? double(bias[i]) : 0;
+    for (int64_t k = 0; k < w.in; k++) sum += double(w.values[size_t(i * w.in + k)]) * x[k];
+    y[i] = float(sum);
+  }
+  return y;
+}
+
+void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x) {
+  if (post_norm) {
+    Normalise(y.data(), int64_t(y.size()), post_norm->params, V(post_norm->weight), V(post_norm->bias));
+  }
+  for (size_t i = 0; i < y.size(); i++) x[i] += y[i];
+}
+
+void Rotate(const RopeArgs& rope, int64_t position, float* head) {
+  const Rope& table = static_cast<const Rope&>(*rope.table);
+  const int half = rope.num_rotary / 2;
+  for (int i = 0; i < half; i++) {
+    const bool split = rope.layout == RopeLayout::kHalfSplit;
+    float& a = head[split ? i : 2 * i];
+    float& b = head[split ? i + half : 2 * i + 1];
+    const double c = table.cos[size_t(position * table.num_pairs + i)];
+    const double s = table.sin[size_t(position * table.num_pairs + i)];
+    const double a0 = a, b0 = b;
+    a = float(a0 * c - b0 * s);
+    b = float(b0 * c + a0 * s);
+  }
+}
+
+void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
+  if (args.kind == QkNormKind::kFullWidth) {
+    Normalise(x, int64_t{num_heads} * head_dim, args.params, V(weight), nullptr);
+  } else if (args.kind != QkNormKind::kNone) {
+    const float* w = args.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
+    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, args.params, w, nullptr);
+  }
+}
+
+bool IsVisible(const AttentionMask& mask, int64_t query, int64_t key) {
+  if (key > query) return false;
+  if (mask.kind == MaskKind::kWindow) return query - key < mask.size;
+  if (mask.kind == MaskKind::kChunk) return query / mask.size == key / mask.size;
+  return true;
+}
+
+double Activate(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+    case ActivationKind::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::kGeluErf:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case ActivationKind::kSwigluOai:
+      break;
+  }
+  SLUICE_CHECK(false && "swiglu_oai has a gate");
+  return 0;
+}
+
+double ActivateGated(const DenseFfnArgs& args, double gate, double up) {
+  if (args.activation != ActivationKind::kSwigluOai) return Activate(args.activation, gate) * up;
+  gate = std::min(gate, double(args.limit));
+  up = std::clamp(up, -double(args.limit), double(args.limit));
+  return gate / (1 + std::exp(-double(args.alpha) * gate)) * (up + 1);
+}
+
+class ReferenceOps : public Ops {
+ public:
+  std::string Description() const override { return "reference"; }
+
+  absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
+                                                            LinearLayout layout) override {
+    SLUICE_RETURN_IF_ERROR(ValidateLinearParts(parts, layout));
+    auto w = std::make_unique<Matrix>();
+    w->in = parts[0].shape[1];
+    for (const TensorView& part : parts) {
+      const size_t offset = w->values.size();
+      w->out += part.shape[0];
+      w->values.resize(offset + size_t(part.num_elements()));
+      DequantizeRow(part.type, part.data.data(), part.num_elements(), &w->values[offset]);
+    }
+    return w;
+  }
+
+  absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
+    auto v = std::make_unique<Vector>();
+    v->values.assign(values.begin(), values.end());
+    return v;
+  }
+
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float> inv_freq, float attention_factor,
+                                                          int32_t max_position) override {
+    auto t = std::make_unique<Rope>();
+    t->num_pairs = int64_t(inv_freq.size());
+    for (int32_t pos = 0; pos < max_position; pos++) {
+      for (float f : inv_freq) {
+        const float angle = float(pos) * f;  // in f32, as the reference implementations have it
+        t->cos.push_back(float(std::cos(double(angle)) * attention_factor));
+        t->sin.push_back(float(std::sin(double(angle)) * attention_factor));
+      }
+    }
+    return t;
+  }
+
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
+    auto a = std::make_unique<Rows>();
+    a->num_rows = rows;
+    a->num_cols = cols;
+    a->values.resize(size_t(rows * cols));
+    return a;
+  }
+
+  absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
+    SLUICE_RETURN_IF_ERROR(ValidateKvCacheShape(shape));
+    auto kv = std::make_unique<Cache>();
+    kv->cache_shape = shape;
+    for (size_t i = 0; i < shape.layers.size(); i++) {
+      kv->layers.emplace_back(size_t(int64_t{shape.num_blocks} * shape.block_size * kv->slot_values(int(i))));
+    }
+    return kv;
+  }
+
+  absl::Status Reserve(int32_t, int32_t, int32_t) override { return absl::OkStatus(); }
+
+  void BeginStep(const BatchView& batch) override {
+    batch_ = batch;
+    SLUICE_CHECK(batch.row_starts.size() == batch.context_lens.size() + 1);
+    SLUICE_CHECK(batch.positions.size() == batch.token_ids.size());
+    SLUICE_CHECK(batch.row_starts.back() == num_tokens());
+  }
+
+  void Embed(const LinearWeights& table, float scale, Activations* x) override {
+    for (int r = 0; r < num_tokens(); r++) {
+      const float* row = &M(&table).values[size_t(batch_.token_ids[r] * M(&table).in)];
+      for (int64_t i = 0; i < M(&table).in; i++) R(x).row(r)[i] = row[i] * scale;
+    }
+  }
+
+  void AddPositions(const LinearWeights& table, Activations* x) override {
+    for (int r = 0; r < num_tokens(); r++) {
+      const float* row = &M(&table).values[size_t(batch_.positions[r] * M(&table).in)];
+      for (int64_t i = 0; i < M(&table).in; i++) R(x).row(r)[i] += row[i];
+    }
+  }
+
+  void Qkv(const QkvArgs& args) override {
+    const GqaShape& h = args.heads;
+    Cache& kv = static_cast<Cache&>(*args.kv);
+    for (int r = 0; r < num_tokens(); r++) {
+      Floats y = Multiply(M(args.qkv), NormedRow(R(args.x), r, args.norm).data(), V(args.bias));
+      float* q = y.data();
+      float* k = q + h.num_heads * h.head_dim;
+      float* v = k + h.num_kv_heads * h.head_dim;
+      const auto norm = [&] {
+        NormHeads(args.qk_norm, args.qk_norm.q_weight, q, h.num_heads, h.head_dim);
+        NormHeads(args.qk_norm, args.qk_norm.k_weight, k, h.num_kv_heads, h.head_dim);
+      };
+      if (!args.qk_norm.after_rope) norm();
+      const int64_t position = batch_.positions[r];
+      for (int i = 0; args.rope && i < h.num_heads + h.num_kv_heads; i++)
+        Rotate(*args.rope, position, q + i * h.head_dim);
+      if (args.qk_norm.after_rope) norm();
+      if (args.query_temperature_floor) {
+        const double steps = std::floor(double(position + 1) / double(*args.query_temperature_floor));
+        const double t = 1 + double(args.query_temperature_coef) * std::log(1 + steps);
+        for (int i = 0; i < h.num_heads * h.head_dim; i++) q[i] = float(q[i] * t);
+      }
+      std::copy(q, k, R(args.q).row(r));
+      const int64_t slot = batch_.kv_groups[args.kv_group].slot_mapping[r];
+      const auto round = [&](float x) { return RoundTo(kv.cache_shape.dtype, x); };
+      std::transform(k, v, kv.k(args.layer, slot, 0), round);
+      std::transform(v, v + h.num_kv_heads * h.value_head_dim, kv.v(args.layer, slot, 0), round);
+    }
+  }
+
+  void Attention(const AttentionArgs& args) override {
+    for (size_t s = 0; s < batch_.context_lens.size(); s++) {
+      for (int r = batch_.row_starts[s]; r < batch_.row_starts[s + 1]; r++) {
+        for (int h = 0; h < args.heads.num_heads; h++) AttendHead(args, int(s), r, h);
+      }
+    }
+  }
+
+  void Project(const ProjectArgs& args) override {
+    for (int r = 0; r < num_tokens(); r++) {
+      AddToResidual(Multiply(M(args.weight), R(args.in).row(r), V(args.bias)), args.post_norm, R(args.x).row(r));
+    }
+  }
+
+  void Ffn(const DenseFfnArgs& args) override {
+    for (int r = 0; r < num_tokens(); r++) {
+      Floats h = Multiply(M(args.gate_up), NormedRow(R(args.x), r, args.norm).data(), V(args.gate_up_bias));
+      const size_t width = size_t(M(args.down).in);
+      for (size_t i = 0; i < width; i++) {
+        h[i] = float(args.gated ? ActivateGated(args, h[i], h[width + i]) : Activate(args.activation, h[i]));
+      }
+      AddToResidual(Multiply(M(args.down), h.data(), V(args.down_bias)), args.post_norm, R(args.x).row(r));
+    }
+  }
+
+  void Logits(const LogitsArgs& args) override {
+    logits_.clear();
+    for (int32_t row : batch_.logits_rows) {
+      Floats l = Multiply(M(args.head), NormedRow(R(args.x), row, args.norm).data(), nullptr);
+      for (float& v : l) {
+        v *= args.scale;
+        if (args.softcap) v = float(double(*args.softcap) * std::tanh(double(v) / double(*args.softcap)));
+      }
+      logits_.push_back(std::move(l));
+    }
+  }
+
+  absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) override {
+    for (size_t i = 0; i < rows.size(); i++) results[i] = ReferenceSample(logits_[rows[i].logits_row], rows[i]);
+    return absl::OkStatus();
+  }
+
+  absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) override {
+    for (size_t i = 0; i < rows.size(); i++) {
+      results[i] = ReferenceLogprobs(logits_[rows[i].logits_row], rows[i].token, rows[i].num_top);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyLogits(int32_t row, std::span<float> out) override {
+    std::copy(logits_[row].begin(), logits_[row].end(), out.begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyActivations(const Activations& activations, int64_t row, std::span<float> out) override {
+    std::copy_n(R(&activations).row(row), activations.cols(), out.begin());
+    return absl::OkStatus();
+  }
+
+ private:
+  int num_tokens() const { return int(batch_.token_ids.size()); }
+
+  void AttendHead(const AttentionArgs& args, int sequence, int row, int head) {
+    const GqaShape& shape = args.heads;
+    Cache& kv = const_cast<Cache&>(static_cast<const Cache&>(*args.kv));
+    const KvGroupView& group = batch_.kv_groups[args.kv_group];
+    const int32_t* table = &group.block_tables[size_t(sequence) * size_t(group.block_table_stride)];
+    const int64_t block_size = kv.cache_shape.block_size, position = batch_.positions[row];
+    const int kv_head = head / (shape.num_heads / shape.num_kv_heads);
+    const float* q = R(args.q).row(row) + head * shape.head_dim;
+    const auto slot = [&](int64_t key) { return table[key / block_size] * block_size + key % block_size; };
+
+    std::vector<double> scores(size_t(position + 1), -std::numeric_limits<double>::infinity());
+    double top = args.sinks ? double(V(args.sinks)[head]) : -std::numeric_limits<double>::infinity();
+    for (int64_t key = 0; key <= position; key++) {
+      if (!IsVisible(args.mask, position, key)) continue;
+      const float* k = kv.k(args.layer, slot(key), kv_head);
+      double s = 0;
+      for (int i = 0; i < shape.head_dim; i++) s += double(q[i]) * k[i];
+      s *= double(args.scale);
+      if (args.softcap) s = double(*args.softcap) * std::tanh(s / double(*args.softcap));
+      scores[size_t(key)] = s;
+      top = std::max(top, s);
+    }
+    double total = args.sinks ? std::exp(double(V(args.sinks)[head]) - top) : 0;
+    std::vector<double> sum(size_t(shape.value_head_dim));
+    for (int64_t key = 0; key <= position; key++) {
+      if (!IsVisible(args.mask, position, key)) continue;
+      const double p = std::exp(scores[size_t(key)] - top);
+      const float* v = kv.v(args.layer, slot(key), kv_head);
+      total += p;
+      for (int i = 0; i < shape.value_head_dim; i++) sum[size_t(i)] += p * v[i];
+    }
+    float* out = R(args.out).row(row) + head * shape.value_head_dim;
+    for (int i = 0; i < shape.value_head_dim; i++) out[i] = float(sum[size_t(i)] / total);
+  }
+
+  BatchView batch_;
+  std::vector<Floats> logits_;  // [num_logits][vocab]
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> NewReferenceOps() { return std::make_unique<ReferenceOps>(); }
+
+}  // namespace sluice

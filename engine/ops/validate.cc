@@ -1,0 +1,83 @@
+#include "engine/ops/validate.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/dequantize.h"
+#include "engine/base/tensor_type.h"
+
+namespace sluice {
+
+int32_t KvDTypeBytes(KvDType dtype) {
+  switch (dtype) {
+    case KvDType::kF32:
+      return 4;
+    case KvDType::kF16:
+    case KvDType::kBF16:
+      return 2;
+    case KvDType::kF8E4M3:
+      return 1;
+  }
+  return 0;
+}
+
+int64_t KvCacheShape::bytes() const {
+  int64_t values = 0;
+  for (const KvLayerShape& layer : layers) {
+    values += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.value_head_dim);
+  }
+  return values * num_blocks * block_size * KvDTypeBytes(dtype);
+}
+
+absl::Status ValidateLinearParts(std::span<const TensorView> parts, LinearLayout layout) {
+  if (parts.empty()) return absl::InvalidArgumentError("a linear weight needs at least one tensor");
+  for (const TensorView& part : parts) {
+    const auto fail = [&](auto&&... what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", part.name, "' [", absl::StrJoin(part.shape, ", "), "]: ", what...));
+    };
+    if (part.shape.size() != 2 || part.shape[0] <= 0 || part.shape[1] <= 0) {
+      return fail("a linear weight has two positive dimensions [out, in]");
+    }
+    if (part.shape[1] != parts[0].shape.back()) {
+      return fail("has ", part.shape[1], " input features, but '", parts[0].name, "' beside it has ",
+                  parts[0].shape.back());
+    }
+    if (!CanDequantize(part.type)) return fail("type ", TensorTypeName(part.type), " cannot hold weights");
+    const int block = GetTensorTypeInfo(part.type).block_elems;
+    if (part.shape[1] % block != 0) {
+      return fail("a row of ", TensorTypeName(part.type), " is a multiple of ", block, " elements");
+    }
+    const int64_t want = part.shape[0] * TensorBytes(part.type, part.shape[1]);
+    if (int64_t(part.data.size()) != want) return fail("holds ", part.data.size(), " bytes, its shape needs ", want);
+  }
+  if (layout == LinearLayout::kGateUp && (parts.size() != 2 || parts[0].shape != parts[1].shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", parts[0].name, "': gate and up are two tensors of one shape"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateKvCacheShape(const KvCacheShape& shape) {
+  if (shape.layers.empty()) return absl::InvalidArgumentError("a KV cache needs at least one layer");
+  if (shape.num_blocks <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("KV cache: num_blocks is ", shape.num_blocks, ", must be positive"));
+  }
+  if (shape.block_size <= 0 || shape.block_size % 16 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("KV cache: block_size is ", shape.block_size, ", must be a positive multiple of 16"));
+  }
+  double bytes = 0;
+  for (const KvLayerShape& layer : shape.layers) {
+    if (layer.num_kv_heads <= 0 || layer.head_dim <= 0 || layer.value_head_dim <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("KV cache: a layer has num_kv_heads ", layer.num_kv_heads,
+                                                     ", head_dim ", layer.head_dim, ", value_head_dim ",
+                                                     layer.value_head_dim, "; all must be positive"));
+    }
+    bytes += double(layer.num_kv_heads) * (double(layer.head_dim) + layer.value_head_dim) * shape.num_blocks *
+             shape.block_size * KvDTypeBytes(shape.dtype);
+  }
+  if (bytes > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("KV cache: ", bytes, " bytes"));
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,19 @@
+// Checks shared by every implementation of Ops: what a model file or a flag could get wrong about shapes.
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "engine/base/tensor_view.h"
+#include "engine/ops/ops.h"
+
+namespace sluice {
+
+// Every part is [out_i, in] with the same `in`, positive sizes, a type that can be dequantised, whole blocks per row
+// and exactly the bytes that its shape needs; kGateUp has two parts of equal shape. The error names the part.
+absl::Status ValidateLinearParts(std::span<const TensorView> parts, LinearLayout layout);
+
+// Positive counts, block_size a multiple of 16, and a size in bytes that fits int64.
+absl::Status ValidateKvCacheShape(const KvCacheShape& shape);
+
+}  // namespace sluice
