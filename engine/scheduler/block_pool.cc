@@ -1,0 +1,112 @@
+#include "engine/scheduler/block_pool.h"
+
+#include "engine/base/check.h"
+
+namespace sluice {
+
+BlockPool::BlockPool(int32_t num_blocks) {
+  SLUICE_CHECK(num_blocks > 0);
+  blocks_.resize(num_blocks);
+  for (int32_t block = 0; block < num_blocks; ++block) PushBack(&free_, block);
+}
+
+BlockPool::~BlockPool() { SLUICE_CHECK(num_live_ == 0); }
+
+int32_t BlockPool::Allocate() {
+  List* const list = free_.size > 0 ? &free_ : &cached_;
+  const int32_t block = list->head;
+  SLUICE_CHECK(block >= 0);
+  Unlink(list, block);
+  blocks_[block].keep_contents = false;
+  blocks_[block].ref_count = 1;
+  ++num_live_;
+  return block;
+}
+
+void BlockPool::AddRef(int32_t block) {
+  Block& b = blocks_[block];
+  if (b.ref_count == 0) {
+    SLUICE_CHECK(b.keep_contents);
+    Unlink(&cached_, block);
+    ++num_live_;
+  }
+  ++b.ref_count;
+}
+
+void BlockPool::Release(int32_t block) {
+  Block& b = blocks_[block];
+  SLUICE_CHECK(b.ref_count > 0);
+  if (--b.ref_count > 0) return;
+  --num_live_;
+  if (b.keep_contents) {
+    PushBack(&cached_, block);
+  } else {
+    PushFront(&free_, block);
+  }
+}
+
+void BlockPool::KeepContents(int32_t block) {
+  SLUICE_CHECK(blocks_[block].ref_count > 0);
+  blocks_[block].keep_contents = true;
+}
+
+void BlockPool::PushFront(List* list, int32_t block) {
+  blocks_[block].prev = -1;
+  blocks_[block].next = list->head;
+  (list->head >= 0 ? blocks_[list->head].prev : list->tail) = block;
+  list->head = block;
+  ++list->size;
+}
+
+void BlockPool::PushBack(List* list, int32_t block) {
+  blocks_[block].prev = list->tail;
+  blocks_[block].next = -1;
+  (list->tail >= 0 ? blocks_[list->tail].next : list->head) = block;
+  list->tail = block;
+  ++list->size;
+}
+
+void BlockPool::Unlink(List* list, int32_t block) {
+  Block& b = blocks_[block];
+  (b.prev >= 0 ? blocks_[b.prev].next : list->head) = b.next;
+  (b.next >= 0 ? blocks_[b.next].prev : list->tail) = b.prev;
+  b.prev = b.next = -1;
+  --list->size;
+}
+
+void BlockPool::CheckInvariants() const {
+  CheckList(free_, /*keeps_contents=*/false);
+  CheckList(cached_, /*keeps_contents=*/true);
+  int32_t num_live = 0;
+  for (const Block& b : blocks_) num_live += b.ref_count > 0;
+  SLUICE_CHECK(num_live == num_live_);
+  SLUICE_CHECK(num_live_ + cached_.size + free_.size == num_total());
+}
+
+void BlockPool::CheckList(const List& list, bool keeps_contents) const {
+  int32_t size = 0;
+  int32_t prev = -1;
+  for (int32_t block = list.head; block >= 0; prev = block, block = blocks_[block].next) {
+    SLUICE_CHECK(blocks_[block].ref_count == 0);
+    SLUICE_CHECK(blocks_[block].keep_contents == keeps_contents);
+    SLUICE_CHECK(blocks_[block].prev == prev);
+    SLUICE_CHECK(++size <= list.size);
+  }
+  SLUICE_CHECK(list.tail == prev);
+  SLUICE_CHECK(size == list.size);
+}
+
+bool BlockTable::GrowTo(int32_t num_blocks) {
+  if (num_blocks - size() > pool_->num_available()) return false;
+  while (size() < num_blocks) blocks_.push_back(pool_->Allocate());
+  return true;
+}
+
+void BlockTable::Clear() {
+  while (!blocks_.empty()) {
+    pool_->Release(blocks_.back());
+    blocks_.pop_back();
+  }
+}
+
+}  // namespace sluice

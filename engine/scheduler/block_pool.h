@@ -1,0 +1,94 @@
+// Who holds which block of the paged KV cache. A block is an index; the memory behind it belongs to the device side.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace sluice {
+
+// Every block is in exactly one of three states:
+//   live    referenced by at least one holder
+//   cached  referenced by nobody, but its contents are worth keeping; given away only when no free block is left
+//   free    empty
+// All operations are O(1) and allocate nothing. Not thread-safe: owned by the engine thread.
+class BlockPool {
+ public:
+  explicit BlockPool(int32_t num_blocks);  // REQUIRES: num_blocks > 0
+  ~BlockPool();                            // REQUIRES: no block is live
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // Hands out an empty block with one reference: the most recently freed one, else the cached one that has gone unused
+  // longest. Whoever remembers what a cached block held forgets it when Allocate returns that block.
+  // REQUIRES: num_available() > 0
+  int32_t Allocate();
+
+  // One more holder of a live or cached block.
+  void AddRef(int32_t block);
+
+  // One holder fewer; the last one makes the block cached if its contents are kept, else free. REQUIRES: live.
+  void Release(int32_t block);
+
+  // From now until Allocate hands the block out again its contents outlive its holders. REQUIRES: live.
+  void KeepContents(int32_t block);
+
+  int32_t ref_count(int32_t block) const { return blocks_[block].ref_count; }
+  int32_t num_total() const { return int32_t(blocks_.size()); }
+  int32_t num_live() const { return num_live_; }
+  int32_t num_cached() const { return cached_.size; }
+  int32_t num_free() const { return free_.size; }
+  int32_t num_available() const { return num_free() + num_cached(); }  // what Allocate can hand out
+
+  // Walks both lists and dies if a block is lost, listed twice or listed while live. For tests and debug builds.
+  void CheckInvariants() const;
+
+ private:
+  struct Block {
+    int32_t ref_count = 0;
+    int32_t prev = -1;  // neighbours in the list the block is in
+    int32_t next = -1;
+    bool keep_contents = false;
+  };
+  struct List {  // doubly linked through Block::prev and next
+    int32_t head = -1;
+    int32_t tail = -1;
+    int32_t size = 0;
+  };
+
+  void PushFront(List* list, int32_t block);
+  void PushBack(List* list, int32_t block);
+  void Unlink(List* list, int32_t block);
+  void CheckList(const List& list, bool keeps_contents) const;
+
+  std::vector<Block> blocks_;
+  List free_;    // last freed first
+  List cached_;  // unused longest first
+  int32_t num_live_ = 0;
+};
+
+// The blocks of one sequence in order, one reference each; gives them back when it goes.
+class BlockTable {
+ public:
+  explicit BlockTable(BlockPool* pool) : pool_(pool) {}  // `pool` outlives the table
+  ~BlockTable() { Clear(); }
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
+
+  // Allocates until the table has `num_blocks`; false, and nothing has changed, if the pool has too few.
+  // A table that is long enough already stays as it is.
+  [[nodiscard]] bool GrowTo(int32_t num_blocks);
+
+  // Gives all blocks back, last one first: of cached blocks the end of a sequence is then evicted before its beginning.
+  void Clear();
+
+  int32_t size() const { return int32_t(blocks_.size()); }
+  absl::Span<const int32_t> blocks() const { return blocks_; }
+
+ private:
+  BlockPool* const pool_;
+  std::vector<int32_t> blocks_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,89 @@
+#include "engine/scheduler/plan_builder.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+#include "engine/scheduler/validate.h"
+
+namespace sluice {
+namespace {
+
+int32_t ContextLen(const Sequence& s) { return s.num_computed_tokens + s.num_scheduled_tokens; }
+
+void Clear(StepPlan* plan) {
+  plan->token_ids.clear();
+  plan->positions.clear();
+  plan->row_starts.clear();
+  plan->context_lens.clear();
+  plan->seq_slots.clear();
+  plan->kv_groups.resize(1);
+  plan->kv_groups[0].slot_mapping.clear();
+  plan->kv_groups[0].block_tables.clear();
+  plan->logits_rows.clear();
+  plan->samples.clear();
+  plan->prompt_logprobs.clear();
+}
+
+void AddRows(const Sequence& s, int32_t block_size, StepPlan* plan) {
+  const absl::Span<const int32_t> blocks = s.block_table.blocks();
+  std::vector<int32_t>& slot_mapping = plan->kv_groups[0].slot_mapping;
+  for (int32_t position = s.num_computed_tokens; position < ContextLen(s); ++position) {
+    plan->token_ids.push_back(s.tokens[position]);
+    plan->positions.push_back(position);
+    slot_mapping.push_back(blocks[position / block_size] * block_size + position % block_size);
+  }
+}
+
+void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
+  const int32_t first_row = plan->row_starts.back();
+  const auto add_row = [&](int32_t position) {
+    plan->logits_rows.push_back(first_row + position - s.num_computed_tokens);
+    return int32_t(plan->logits_rows.size()) - 1;
+  };
+  const SamplingParams& sampling = s.request.sampling;
+  if (sampling.prompt_logprobs.has_value()) {
+    const int32_t end = std::min(ContextLen(s), s.num_prompt_tokens - 1);
+    for (int32_t position = std::max(s.num_computed_tokens, s.num_prompt_logprobs); position < end; ++position) {
+      plan->prompt_logprobs.push_back(PromptLogprobEntry{.logits_index = add_row(position),
+                                                         .sequence_index = sequence_index,
+                                                         .token = s.tokens[position + 1],
+                                                         .num_top = *sampling.prompt_logprobs});
+    }
+  }
+  if (ContextLen(s) < s.num_tokens()) return;
+  SampleEntry entry{.logits_index = add_row(s.num_tokens() - 1),
+                    .sequence_index = sequence_index,
+                    .position = s.num_tokens(),
+                    .params = &sampling,
+                    .prompt_tokens = s.prompt(),
+                    .output_tokens = s.output(),
+                    .masked_tokens = {}};
+  if (s.num_output_tokens() < sampling.min_tokens) entry.masked_tokens = s.masked_below_min_tokens;
+  plan->samples.push_back(entry);
+}
+
+}  // namespace
+
+void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, StepPlan* plan) {
+  Clear(plan);
+  KvGroupPlan& kv = plan->kv_groups[0];
+  kv.block_table_stride = 0;
+  for (const Sequence* s : sequences) {
+    kv.block_table_stride = std::max(kv.block_table_stride, BlocksFor(ContextLen(*s), block_size));
+  }
+  kv.block_tables.assign(sequences.size() * kv.block_table_stride, -1);
+  plan->row_starts.push_back(0);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = *sequences[i];
+    const int32_t num_blocks = BlocksFor(ContextLen(s), block_size);
+    SLUICE_CHECK(s.num_scheduled_tokens > 0 && num_blocks <= s.block_table.size());
+    AddRows(s, block_size, plan);
+    AddLogits(s, int32_t(i), plan);
+    std::copy_n(s.block_table.blocks().begin(), num_blocks, kv.block_tables.begin() + i * kv.block_table_stride);
+    plan->row_starts.push_back(plan->num_tokens());
+    plan->context_lens.push_back(ContextLen(s));
+    plan->seq_slots.push_back(s.slot);
+  }
+}
+
+}  // namespace sluice

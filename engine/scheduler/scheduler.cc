@@ -1,0 +1,280 @@
+#include "engine/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/error_reason.h"
+#include "engine/scheduler/plan_builder.h"
+#include "engine/scheduler/validate.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+int32_t PrefillTokensBesideDecodes(const EngineOptions& options) {
+  if (options.max_prefill_tokens_beside_decodes > 0) return options.max_prefill_tokens_beside_decodes;
+  return std::max(options.max_num_batched_tokens / 4, 64);
+}
+
+SequenceOutput MakeOutput(const Sequence& s) {
+  SequenceOutput output;
+  output.id = s.id;
+  output.num_prompt_tokens = s.num_prompt_tokens;
+  output.num_preemptions = s.num_preemptions;
+  output.timings = s.timings;
+  return output;
+}
+
+// The context moves out with the last output: if it was the last reference, it dies where the output is consumed.
+void MakeLast(FinishReason reason, int64_t now_ns, Sequence* s, SequenceOutput* output) {
+  SLUICE_CHECK(reason != FinishReason::kNone);
+  s->timings.finish_ns = now_ns;
+  output->timings = s->timings;
+  output->finish_reason = reason;
+  output->context = std::move(s->request.context);
+}
+
+template <typename List>
+auto FindSequence(List& list, SequenceId id) {
+  const auto it = std::lower_bound(list.begin(), list.end(), id,
+                                   [](const std::unique_ptr<Sequence>& s, SequenceId id) { return s->id < id; });
+  return it != list.end() && (*it)->id == id ? it : list.end();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const EngineOptions& options)
+    : options_(options), pool_(options.num_blocks), next_deadline_ns_(kNever) {
+  for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+}
+
+void Scheduler::Add(SequenceId id, Request request, int64_t arrival_ns) {
+  SLUICE_CHECK(waiting_.empty() || waiting_.back()->id < id);
+  SLUICE_CHECK(running_.empty() || running_.back()->id < id);
+  next_deadline_ns_ = std::min(next_deadline_ns_, request.deadline_ns.value_or(kNever));
+  waiting_.push_back(std::make_unique<Sequence>(id, std::move(request), options_, &pool_, arrival_ns));
+  num_waiting_tokens_ += waiting_.back()->num_tokens();
+}
+
+void Scheduler::Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs) {
+  SLUICE_CHECK(scheduled_.empty());
+  if (const auto it = FindSequence(running_, id); it != running_.end()) {
+    End(it->get(), reason, absl::OkStatus(), now_ns, outputs);
+    running_.erase(it);
+  } else if (const auto it = FindSequence(waiting_, id); it != waiting_.end()) {
+    End(it->get(), reason, absl::OkStatus(), now_ns, outputs);
+    waiting_.erase(it);
+  }
+}
+
+void Scheduler::FinishIf(SequencePredicate matches, FinishReason reason, const absl::Status& error, int64_t now_ns,
+                         Outputs* outputs) {
+  SLUICE_CHECK(scheduled_.empty());
+  const auto end_if_matching = [&](const std::unique_ptr<Sequence>& s) {
+    if (!matches(*s)) return false;
+    End(s.get(), reason, error, now_ns, outputs);
+    return true;
+  };
+  std::erase_if(running_, end_if_matching);
+  std::erase_if(waiting_, end_if_matching);
+}
+
+void Scheduler::FinishExpired(int64_t now_ns, Outputs* outputs) {
+  if (now_ns < next_deadline_ns_) return;
+  next_deadline_ns_ = kNever;
+  const auto expired = [&](const Sequence& s) {
+    const int64_t deadline_ns = s.request.deadline_ns.value_or(kNever);
+    if (deadline_ns <= now_ns) return true;
+    next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+    return false;
+  };
+  FinishIf(expired, FinishReason::kDeadline, absl::OkStatus(), now_ns, outputs);
+}
+
+void Scheduler::End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs) {
+  SequenceOutput output = MakeOutput(*s);
+  MakeLast(reason, now_ns, s, &output);
+  output.error = error;
+  outputs->push_back(std::move(output));
+  if (s->running()) {
+    free_slots_.push_back(s->slot);
+  } else {
+    num_waiting_tokens_ -= s->num_tokens();
+  }
+}
+
+const StepPlan& Scheduler::Plan(int64_t now_ns) {
+  SLUICE_CHECK(has_sequences() && scheduled_.empty());
+  step_stats_ = StepStats();
+  int32_t budget = options_.max_num_batched_tokens;
+  const bool all_fit = ScheduleDecodes(&budget);
+  if (!scheduled_.empty()) budget = std::min(budget, PrefillTokensBesideDecodes(options_));
+  SchedulePrefills(&budget);
+  if (all_fit) AdmitWaiting(now_ns, &budget);
+  SLUICE_CHECK(!scheduled_.empty());
+  step_stats_.num_sequences = int32_t(scheduled_.size());
+  BuildStepPlan(scheduled_, options_.block_size, &plan_);
+  return plan_;
+}
+
+bool Scheduler::ScheduleDecodes(int32_t* budget) {
+  bool all_fit = true;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence* const s = running_[i].get();
+    if (s->num_remaining_tokens() > 1) continue;
+    while (!s->block_table.GrowTo(BlocksFor(s->num_tokens(), options_.block_size))) {
+      all_fit = false;
+      PreemptNewest();
+      if (i == running_.size()) return all_fit;  // it was `s` itself
+    }
+    Schedule(s, 1, budget);
+  }
+  return all_fit;
+}
+
+void Scheduler::SchedulePrefills(int32_t* budget) {
+  for (const std::unique_ptr<Sequence>& s : running_) {
+    if (*budget == 0) return;
+    if (s->num_remaining_tokens() > 1) Schedule(s.get(), s->num_remaining_tokens(), budget);
+  }
+}
+
+void Scheduler::AdmitWaiting(int64_t now_ns, int32_t* budget) {
+  while (*budget > 0 && num_running() < options_.max_num_seqs && !waiting_.empty()) {
+    Sequence* const s = waiting_.front().get();
+    const int32_t num_needed = BlocksFor(s->num_tokens(), options_.block_size);
+    const int32_t num_reserved = running_.empty() ? 0 : num_running() + 1;
+    if (num_needed + num_reserved > pool_.num_available()) return;
+    SLUICE_CHECK(s->block_table.GrowTo(num_needed));
+    s->slot = free_slots_.back();
+    free_slots_.pop_back();
+    if (!s->ever_scheduled) s->timings.first_scheduled_ns = now_ns;
+    s->ever_scheduled = true;
+    num_waiting_tokens_ -= s->num_tokens();
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    Schedule(s, s->num_remaining_tokens(), budget);
+  }
+}
+
+void Scheduler::Schedule(Sequence* s, int32_t num_tokens, int32_t* budget) {
+  s->num_scheduled_tokens = std::min(num_tokens, *budget);
+  SLUICE_CHECK(s->num_scheduled_tokens > 0);
+  *budget -= s->num_scheduled_tokens;
+  scheduled_.push_back(s);
+  const bool decode = s->num_remaining_tokens() == 1 && s->num_output_tokens() > 0;
+  (decode ? step_stats_.num_decode_tokens : step_stats_.num_prefill_tokens) += s->num_scheduled_tokens;
+}
+
+void Scheduler::PreemptNewest() {
+  std::unique_ptr<Sequence> s = std::move(running_.back());
+  running_.pop_back();
+  SLUICE_CHECK(s->num_scheduled_tokens == 0);
+  s->block_table.Clear();
+  s->num_computed_tokens = 0;
+  free_slots_.push_back(std::exchange(s->slot, -1));
+  ++s->num_preemptions;
+  ++num_preemptions_;
+  num_waiting_tokens_ += s->num_tokens();
+  waiting_.push_front(std::move(s));
+}
+
+StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs) {
+  SLUICE_CHECK(!scheduled_.empty());
+  SLUICE_CHECK(result.samples.size() == plan_.samples.size());
+  SLUICE_CHECK(result.prompt_logprobs.size() == plan_.prompt_logprobs.size());
+  outputs->reserve(outputs->size() + scheduled_.size());
+  size_t next_prompt_logprob = 0;
+  size_t next_sample = 0;
+  bool any_finished = false;
+  for (size_t i = 0; i < scheduled_.size(); ++i) {
+    Sequence* const s = scheduled_[i];
+    s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0);
+    if (!s->prompt_counted && s->num_computed_tokens >= s->num_prompt_tokens) {
+      s->prompt_counted = true;
+      num_prompt_tokens_ += s->num_prompt_tokens;
+    }
+    SequenceOutput output = MakeOutput(*s);
+    while (next_prompt_logprob < plan_.prompt_logprobs.size() &&
+           plan_.prompt_logprobs[next_prompt_logprob].sequence_index == int32_t(i)) {
+      output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next_prompt_logprob++]));
+    }
+    s->num_prompt_logprobs += int32_t(output.prompt_logprobs.size());
+    if (next_sample < plan_.samples.size() && plan_.samples[next_sample].sequence_index == int32_t(i)) {
+      CommitSample(s, std::move(result.samples[next_sample++]), now_ns, &output);
+    }
+    if (output.finish_reason != FinishReason::kNone) {
+      any_finished = true;
+      free_slots_.push_back(std::exchange(s->slot, -1));
+    } else if (output.tokens.empty() && output.prompt_logprobs.empty()) {
+      continue;  // a prefill still under way has nothing to say
+    } else {
+      output.context = s->request.context;
+    }
+    outputs->push_back(std::move(output));
+  }
+  scheduled_.clear();
+  if (any_finished) std::erase_if(running_, [](const auto& s) { return s->slot < 0; });
+  return step_stats_;
+}
+
+void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output) {
+  if (!sample.finite) {
+    output->error =
+        WithReason(absl::InternalError("the model's logits hold a NaN or no finite value"), kReasonNonfiniteLogits);
+    MakeLast(FinishReason::kError, now_ns, s, output);
+    return;
+  }
+  SLUICE_CHECK(sample.token >= 0 && sample.token < options_.vocab_size);
+  s->tokens.push_back(sample.token);
+  ++num_generation_tokens_;
+  if (s->num_output_tokens() == 1) output->timings.first_token_ns = s->timings.first_token_ns = now_ns;
+  output->tokens.push_back(sample.token);
+  if (s->request.sampling.logprobs.has_value()) output->logprobs.push_back(std::move(sample.logprobs));
+  const FinishReason reason = s->CheckStop(options_);
+  if (reason == FinishReason::kNone) return;
+  if (reason != FinishReason::kLength) output->stop_token = sample.token;
+  MakeLast(reason, now_ns, s, output);
+}
+
+void Scheduler::AbandonStep() {
+  for (Sequence* s : scheduled_) s->num_scheduled_tokens = 0;
+  scheduled_.clear();
+}
+
+void Scheduler::CheckInvariants() const {
+  SLUICE_CHECK(scheduled_.empty());
+  pool_.CheckInvariants();
+  SLUICE_CHECK(running_.size() + free_slots_.size() == size_t(options_.max_num_seqs));
+  std::vector<int32_t> num_refs(options_.num_blocks, 0);
+  std::vector<bool> slot_used(options_.max_num_seqs, false);
+  for (int32_t slot : free_slots_) slot_used[slot] = true;
+  SequenceId last_id = 0;
+  for (const std::unique_ptr<Sequence>& s : running_) {
+    SLUICE_CHECK(s->id > last_id);
+    last_id = s->id;
+    SLUICE_CHECK(s->running() && !slot_used[s->slot]);
+    slot_used[s->slot] = true;
+    SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_remaining_tokens() >= 1);
+    // What is computed lies in blocks; beyond a prompt's blocks nothing is held in advance.
+    SLUICE_CHECK(s->block_table.size() >= BlocksFor(s->num_computed_tokens, options_.block_size));
+    SLUICE_CHECK(s->block_table.size() <= BlocksFor(s->num_tokens(), options_.block_size));
+    for (int32_t block : s->block_table.blocks()) ++num_refs[block];
+  }
+  int64_t num_waiting_tokens = 0;
+  for (const std::unique_ptr<Sequence>& s : waiting_) {
+    SLUICE_CHECK(s->id > last_id);
+    last_id = s->id;
+    SLUICE_CHECK(!s->running() && s->block_table.size() == 0 && s->num_computed_tokens == 0);
+    num_waiting_tokens += s->num_tokens();
+  }
+  SLUICE_CHECK(num_waiting_tokens == num_waiting_tokens_);
+  for (int32_t block = 0; block < options_.num_blocks; ++block) {
+    SLUICE_CHECK(num_refs[block] == pool_.ref_count(block));
+  }
+}
+
+}  // namespace sluice

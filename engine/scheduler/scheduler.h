@@ -1,0 +1,113 @@
+// From sequences and budgets to the next step. Pure bookkeeping: no threads, no device, no clock of its own.
+//
+// A step hands out at most max_num_batched_tokens rows:
+//   1. every running sequence that lacks one token gets its row, oldest first; one that needs a block when none is
+//      left preempts the newest running sequence (perhaps itself);
+//   2. running sequences that lack more (a prompt, or what a preempted one had) get chunks of what remains, oldest
+//      first;
+//   3. if nobody was preempted, waiting sequences are admitted in order of arrival while rows remain. The first that
+//      does not fit ends the step: no small request overtakes a big one for ever.
+// Admission takes the blocks of all tokens the sequence has, and leaves one block for each running sequence, so only
+// a growing output can run out of blocks and nobody is admitted just to be preempted again.
+// A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
+// sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
+// sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "engine/engine_options.h"
+#include "engine/request.h"
+#include "engine/scheduler/block_pool.h"
+#include "engine/scheduler/sequence.h"
+#include "engine/scheduler/step_plan.h"
+
+namespace sluice {
+
+// Not thread-safe: owned by the engine thread. Times are ns on the engine's Clock. Functions that end sequences append
+// their last outputs to `outputs`, one for each sequence ever added.
+class Scheduler {
+ public:
+  using Outputs = std::vector<SequenceOutput>;
+  using SequencePredicate = absl::FunctionRef<bool(const Sequence&)>;
+
+  explicit Scheduler(const EngineOptions& options);  // REQUIRES: ValidateEngineOptions(options).ok()
+
+  // REQUIRES: `id` is above all ids added before; ValidateRequest(request, options).ok()
+  void Add(SequenceId id, Request request, int64_t arrival_ns);
+
+  // Ends a sequence; an unknown id is ignored. REQUIRES: no step under way; reason != kNone
+  void Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs);
+
+  // Ends the sequences that `matches` is true of, with `error` as the reason behind kError.
+  // REQUIRES: no step under way; reason != kNone
+  void FinishIf(SequencePredicate matches, FinishReason reason, const absl::Status& error, int64_t now_ns,
+                Outputs* outputs);
+
+  // Ends sequences whose deadline has come as kDeadline. REQUIRES: no step under way
+  void FinishExpired(int64_t now_ns, Outputs* outputs);
+
+  // The next step, at least one row. Valid until Commit or AbandonStep, one of which must follow.
+  // REQUIRES: has_sequences(), no step under way
+  const StepPlan& Plan(int64_t now_ns);
+
+  // Takes the step's result in: advances the sequences, delivers tokens, ends those that stop. Everything of the
+  // returned StepStats but duration_ns. REQUIRES: a step under way, `result` parallel to its plan
+  StepStats Commit(StepResult result, int64_t now_ns, Outputs* outputs);
+
+  // Forgets the step under way, whose result will never come.
+  void AbandonStep();
+
+  bool has_sequences() const { return !running_.empty() || !waiting_.empty(); }
+  int32_t num_running() const { return int32_t(running_.size()); }
+  int32_t num_waiting() const { return int32_t(waiting_.size()); }
+  int64_t num_waiting_tokens() const { return num_waiting_tokens_; }
+  const BlockPool& pool() const { return pool_; }
+
+  // Since the start.
+  int64_t num_preemptions() const { return num_preemptions_; }
+  int64_t num_prompt_tokens() const { return num_prompt_tokens_; }  // each sequence's once, when they are computed
+  int64_t num_generation_tokens() const { return num_generation_tokens_; }
+
+  // For tests and debug builds: dies if blocks, slots, lists and counts disagree. REQUIRES: no step under way
+  void CheckInvariants() const;
+  const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
+  const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+
+ private:
+  // Each takes the rows it hands out from `budget`.
+  bool ScheduleDecodes(int32_t* budget);  // false: somebody was preempted
+  void SchedulePrefills(int32_t* budget);
+  void AdmitWaiting(int64_t now_ns, int32_t* budget);
+  void Schedule(Sequence* s, int32_t num_tokens, int32_t* budget);
+
+  void PreemptNewest();
+  void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
+  // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
+  void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
+
+  const EngineOptions options_;
+  BlockPool pool_;  // outlives the sequences below
+
+  // Both in order of arrival, and everyone running arrived before everyone waiting.
+  std::vector<std::unique_ptr<Sequence>> running_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  int64_t num_waiting_tokens_ = 0;
+  std::vector<int32_t> free_slots_;
+  int64_t next_deadline_ns_;  // no deadline comes before
+
+  StepPlan plan_;
+  std::vector<Sequence*> scheduled_;  // of the step under way, in the plan's order
+  StepStats step_stats_;
+
+  int64_t num_preemptions_ = 0;
+  int64_t num_prompt_tokens_ = 0;
+  int64_t num_generation_tokens_ = 0;
+};
+
+}  // namespace sluice

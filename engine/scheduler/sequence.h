@@ -1,0 +1,49 @@
+// Where one request stands.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/engine_options.h"
+#include "engine/request.h"
+#include "engine/scheduler/block_pool.h"
+
+namespace sluice {
+
+// There is no prefill phase and no decode phase: `num_computed_tokens` chases the number of tokens, and whenever it
+// catches up a new token has been drawn. A preempted sequence starts again from 0 with the tokens it has.
+struct Sequence {
+  // Takes the prompt out of `request` into `tokens`. REQUIRES: ValidateRequest(request, options).ok()
+  Sequence(SequenceId id, Request request, const EngineOptions& options, BlockPool* pool, int64_t arrival_ns);
+
+  int32_t num_tokens() const { return int32_t(tokens.size()); }
+  int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
+  int32_t num_remaining_tokens() const { return num_tokens() - num_computed_tokens; }  // at least 1
+  bool running() const { return slot >= 0; }
+  absl::Span<const int32_t> prompt() const { return absl::MakeConstSpan(tokens).first(num_prompt_tokens); }
+  absl::Span<const int32_t> output() const { return absl::MakeConstSpan(tokens).subspan(num_prompt_tokens); }
+
+  // What the newest output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
+  // nothing stops it. REQUIRES: num_output_tokens() > 0
+  FinishReason CheckStop(const EngineOptions& options) const;
+
+  const SequenceId id;
+  Request request;              // prompt_tokens is empty: they are the first of `tokens`
+  std::vector<int32_t> tokens;  // prompt, then output
+  const int32_t num_prompt_tokens;
+  std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
+
+  int32_t num_computed_tokens = 0;   // tokens whose K and V are in `block_table`
+  int32_t num_scheduled_tokens = 0;  // rows of the step under way; 0 between steps
+  BlockTable block_table;
+  int32_t slot = -1;  // StepPlan::seq_slots; -1 while waiting
+
+  int32_t num_prompt_logprobs = 0;  // delivered so far
+  int32_t num_preemptions = 0;
+  bool ever_scheduled = false;
+  bool prompt_counted = false;  // in Scheduler::num_prompt_tokens()
+  RequestTimings timings;
+};
+
+}  // namespace sluice

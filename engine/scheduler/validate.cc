@@ -1,0 +1,128 @@
+#include "engine/scheduler/validate.h"
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/base/status_macros.h"
+#include "engine/error_reason.h"
+
+namespace sluice {
+namespace {
+
+absl::Status FieldError(absl::string_view message) {
+  return WithReason(absl::InvalidArgumentError(message), kReasonInvalidField);
+}
+
+absl::Status CheckToken(absl::string_view field, size_t index, int32_t token, int32_t vocab_size) {
+  if (token >= 0 && token < vocab_size) return absl::OkStatus();
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, "[", index, "]: token ", token,
+                                                            " is not in the vocabulary of ", vocab_size, " tokens")),
+                    kReasonInvalidToken);
+}
+
+absl::Status CheckTokens(absl::string_view field, absl::Span<const int32_t> tokens, int32_t vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(CheckToken(field, i, tokens[i], vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+// Written so that a NaN is in no range.
+absl::Status CheckRange(absl::string_view field, double value, bool in_range, absl::string_view expected) {
+  if (in_range && std::isfinite(value)) return absl::OkStatus();
+  return FieldError(absl::StrCat(field, ": is ", value, ", expected ", expected));
+}
+
+absl::Status CheckNumLogprobs(absl::string_view field, std::optional<int32_t> value, int32_t vocab_size) {
+  if (!value.has_value()) return absl::OkStatus();
+  return CheckRange(field, *value, *value >= 0 && *value <= vocab_size, absl::StrCat("0 to ", vocab_size));
+}
+
+absl::Status CheckSampling(const SamplingParams& s, const EngineOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("temperature", s.temperature, s.temperature >= 0, "0 or more"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("min_p", s.min_p, s.min_p >= 0 && s.min_p <= 1, "0 to 1"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("top_k", s.top_k, s.top_k >= 0, "0 (off) or more"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("top_p", s.top_p, s.top_p > 0 && s.top_p <= 1, "more than 0, at most 1"));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("repetition_penalty", s.repetition_penalty, s.repetition_penalty > 0, "more than 0"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("frequency_penalty", s.frequency_penalty, true, "a finite number"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("presence_penalty", s.presence_penalty, true, "a finite number"));
+  for (size_t i = 0; i < s.logit_bias.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(CheckToken("logit_bias", i, s.logit_bias[i].token, options.vocab_size));
+    SLUICE_RETURN_IF_ERROR(CheckRange("logit_bias", s.logit_bias[i].bias, true, "a finite number"));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_tokens", s.max_tokens, s.max_tokens >= 1, "1 or more"));
+  SLUICE_RETURN_IF_ERROR(CheckRange("min_tokens", s.min_tokens, s.min_tokens >= 0 && s.min_tokens <= s.max_tokens,
+                                    absl::StrCat("0 to max_tokens (", s.max_tokens, ")")));
+  SLUICE_RETURN_IF_ERROR(CheckTokens("stop_token_ids", s.stop_token_ids, options.vocab_size));
+  SLUICE_RETURN_IF_ERROR(CheckNumLogprobs("logprobs", s.logprobs, options.vocab_size));
+  SLUICE_RETURN_IF_ERROR(CheckNumLogprobs("prompt_logprobs", s.prompt_logprobs, options.vocab_size));
+  if (s.min_tokens > 0) {
+    absl::flat_hash_set<int32_t> masked(s.stop_token_ids.begin(), s.stop_token_ids.end());
+    masked.insert(options.eos_token_ids.begin(), options.eos_token_ids.end());
+    if (int32_t(masked.size()) >= options.vocab_size) {
+      return FieldError("stop_token_ids: with min_tokens they leave no token to draw");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateEngineOptions(const EngineOptions& o) {
+  const auto at_least_one = [](absl::string_view name, int64_t value) {
+    if (value >= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is ", value, ", expected 1 or more"));
+  };
+  SLUICE_RETURN_IF_ERROR(at_least_one("max_model_len", o.max_model_len));
+  SLUICE_RETURN_IF_ERROR(at_least_one("vocab_size", o.vocab_size));
+  SLUICE_RETURN_IF_ERROR(at_least_one("block_size", o.block_size));
+  SLUICE_RETURN_IF_ERROR(at_least_one("num_blocks", o.num_blocks));
+  SLUICE_RETURN_IF_ERROR(at_least_one("max_num_seqs", o.max_num_seqs));
+  SLUICE_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", o.max_num_batched_tokens));
+  SLUICE_RETURN_IF_ERROR(at_least_one("max_queued_requests", o.max_queued_requests));
+  SLUICE_RETURN_IF_ERROR(at_least_one("max_queued_tokens", o.max_queued_tokens));
+  if (o.max_prefill_tokens_beside_decodes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("max_prefill_tokens_beside_decodes: is ",
+                                                   o.max_prefill_tokens_beside_decodes, ", expected 0 (auto) or more"));
+  }
+  if (o.max_num_batched_tokens < o.max_num_seqs) {
+    return absl::InvalidArgumentError(absl::StrCat("max_num_batched_tokens: is ", o.max_num_batched_tokens,
+                                                   ", expected at least max_num_seqs (", o.max_num_seqs,
+                                                   "), so that every running sequence gets its token in each step"));
+  }
+  return CheckTokens("eos_token_ids", o.eos_token_ids, o.vocab_size);
+}
+
+absl::Status ValidateRequest(const Request& request, const EngineOptions& options) {
+  if (request.prompt_tokens.empty()) return FieldError("prompt_tokens: is empty, expected at least one token");
+  SLUICE_RETURN_IF_ERROR(CheckTokens("prompt_tokens", request.prompt_tokens, options.vocab_size));
+  SLUICE_RETURN_IF_ERROR(CheckSampling(request.sampling, options));
+
+  const int64_t num_prompt = int64_t(request.prompt_tokens.size());
+  const int64_t num_tokens = num_prompt + request.sampling.max_tokens;
+  if (num_tokens > options.max_model_len) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "max_tokens: ", num_prompt, " prompt tokens and ", request.sampling.max_tokens,
+                          " to generate are ", num_tokens, ", but the context holds ", options.max_model_len)),
+                      kReasonContextLengthExceeded);
+  }
+  // The K and V of the last token are never needed.
+  const int32_t num_blocks = BlocksFor(num_tokens - 1, options.block_size);
+  if (num_blocks > options.num_blocks) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat(
+            "max_tokens: ", num_prompt, " prompt tokens and ", request.sampling.max_tokens, " to generate need ",
+            num_blocks, " KV blocks of ", options.block_size, " tokens, but there are ", options.num_blocks)),
+        kReasonKvCapacityExceeded);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// What is refused at the engine's door, so that nothing a caller sends can stop a step or wait for ever.
+#pragma once
+
+#include "absl/status/status.h"
+#include "engine/engine_options.h"
+#include "engine/request.h"
+
+namespace sluice {
+
+// INVALID_ARGUMENT naming the option.
+absl::Status ValidateEngineOptions(const EngineOptions& options);
+
+// INVALID_ARGUMENT whose message starts with the field's name, with one of the reasons (engine/error_reason.h)
+//   INVALID_FIELD            a value outside its range
+//   INVALID_TOKEN            a token id outside the vocabulary
+//   CONTEXT_LENGTH_EXCEEDED  prompt and max_tokens together are longer than max_model_len
+//   KV_CAPACITY_EXCEEDED     they need more blocks than the whole pool has
+// REQUIRES: ValidateEngineOptions(options).ok()
+absl::Status ValidateRequest(const Request& request, const EngineOptions& options);
+
+// Blocks that hold `num_tokens` tokens.
+inline int32_t BlocksFor(int64_t num_tokens, int32_t block_size) {
+  return int32_t((num_tokens + block_size - 1) / block_size);
+}
+
+}  // namespace sluice
