@@ -84,7 +84,7 @@ struct FfnActivation {
 struct DenseFfn {
   int32_t intermediate_size = 0;
   bool gated = true;
-  FfnActivation activation;
+  FfnActivation activation = {};
   bool bias = false;
 };
 
@@ -101,7 +101,7 @@ struct MoeFfn {
   int32_t num_experts = 0;
   int32_t num_experts_per_token = 0;
   int32_t expert_intermediate_size = 0;
-  FfnActivation activation;
+  FfnActivation activation = {};
   MoeScore score = MoeScore::kSoftmaxAll;
   bool selection_bias = false;  // added to the scores for the choice only (noaux_tc)
   std::optional<MoeGroups> groups;

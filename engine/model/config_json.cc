@@ -1,0 +1,172 @@
+#include "engine/model/config_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/io/mapped_file.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxFileBytes = size_t{16} << 20;
+
+// The member `key`, or null when it is missing or JSON null.
+const Json* Member(const Json& object, absl::string_view key) {
+  const auto it = object.find(std::string(key));
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<int64_t> AsInt(const Json& value, int64_t min, int64_t max) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
+  const int64_t n = value.get<int64_t>();
+  if (n < min || n > max) return std::nullopt;
+  return n;
+}
+
+std::string Range(int64_t min, int64_t max) { return absl::StrCat("an integer from ", min, " to ", max); }
+
+}  // namespace
+
+struct ConfigJson::Rep {
+  std::shared_ptr<const Json> document;
+  const Json* object;
+};
+
+ConfigJson::ConfigJson(std::shared_ptr<const Rep> rep, std::string name, std::string prefix)
+    : rep_(std::move(rep)), name_(std::move(name)), prefix_(std::move(prefix)) {}
+
+absl::StatusOr<ConfigJson> ConfigJson::Open(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  const absl::Span<const uint8_t> bytes = file.bytes();
+  return Parse(absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
+}
+
+absl::StatusOr<ConfigJson> ConfigJson::Parse(absl::string_view text, std::string name) {
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": ", text.size(), " bytes of JSON, expected at most ", kMaxFileBytes));
+  }
+  auto document = std::make_shared<const Json>(Json::parse(text.begin(), text.end(), nullptr, false));
+  if (document->is_discarded()) return absl::InvalidArgumentError(absl::StrCat(name, ": not valid JSON"));
+  if (!document->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": found JSON of type ", document->type_name(), ", expected an object"));
+  }
+  auto rep = std::make_shared<const Rep>(Rep{document, document.get()});
+  return ConfigJson(std::move(rep), std::move(name), "");
+}
+
+bool ConfigJson::Has(absl::string_view key) const { return rep_->object->contains(std::string(key)); }
+
+bool ConfigJson::IsNull(absl::string_view key) const {
+  const auto it = rep_->object->find(std::string(key));
+  return it != rep_->object->end() && it->is_null();
+}
+
+absl::Status ConfigJson::WrongValue(absl::string_view key, absl::string_view expected) const {
+  // A long value (a whole vocabulary, say) is cut: the key says where it is. Only bytes of valid UTF-8 come in.
+  std::string found = rep_->object->at(std::string(key)).dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (found.size() > 80) found = found.substr(0, 77) + "...";
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": key '", prefix_, key, "' is ", found, ", expected ", expected));
+}
+
+absl::Status ConfigJson::Missing(absl::string_view key) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": key '", prefix_, key, "' is ", IsNull(key) ? "null" : "missing"));
+}
+
+absl::StatusOr<std::optional<int64_t>> ConfigJson::FindInt(absl::string_view key, int64_t min, int64_t max) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<int64_t> n = AsInt(*value, min, max);
+  if (!n.has_value()) return WrongValue(key, Range(min, max));
+  return n;
+}
+
+absl::StatusOr<int64_t> ConfigJson::GetInt(absl::string_view key, int64_t min, int64_t max) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<int64_t> value, FindInt(key, min, max));
+  if (!value.has_value()) return Missing(key);
+  return *value;
+}
+
+absl::StatusOr<int64_t> ConfigJson::IntOr(absl::string_view key, int64_t min, int64_t max, int64_t otherwise) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<int64_t> value, FindInt(key, min, max));
+  return value.value_or(otherwise);
+}
+
+absl::StatusOr<std::optional<float>> ConfigJson::FindFloat(absl::string_view key) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) return WrongValue(key, "a number");
+  const double number = value->get<double>();
+  if (!(std::abs(number) <= double{std::numeric_limits<float>::max()})) return WrongValue(key, "a finite number");
+  return std::optional<float>(float(number));
+}
+
+absl::StatusOr<float> ConfigJson::GetFloat(absl::string_view key) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<float> value, FindFloat(key));
+  if (!value.has_value()) return Missing(key);
+  return *value;
+}
+
+absl::StatusOr<float> ConfigJson::FloatOr(absl::string_view key, float otherwise) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<float> value, FindFloat(key));
+  return value.value_or(otherwise);
+}
+
+absl::StatusOr<std::optional<bool>> ConfigJson::FindBool(absl::string_view key) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) return WrongValue(key, "true or false");
+  return std::optional<bool>(value->get<bool>());
+}
+
+absl::StatusOr<bool> ConfigJson::BoolOr(absl::string_view key, bool otherwise) const {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> value, FindBool(key));
+  return value.value_or(otherwise);
+}
+
+absl::StatusOr<std::optional<std::string>> ConfigJson::FindString(absl::string_view key) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) return WrongValue(key, "a string");
+  return std::optional<std::string>(value->get<std::string>());
+}
+
+absl::StatusOr<std::string> ConfigJson::GetString(absl::string_view key) const {
+  SLUICE_ASSIGN_OR_RETURN(std::optional<std::string> value, FindString(key));
+  if (!value.has_value()) return Missing(key);
+  return *std::move(value);
+}
+
+absl::StatusOr<std::optional<ConfigJson>> ConfigJson::FindObject(absl::string_view key) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object()) return WrongValue(key, "an object");
+  auto rep = std::make_shared<const Rep>(Rep{rep_->document, value});
+  return std::optional<ConfigJson>(ConfigJson(std::move(rep), name_, absl::StrCat(prefix_, key, ".")));
+}
+
+absl::StatusOr<std::optional<std::vector<int64_t>>> ConfigJson::FindInts(absl::string_view key, int64_t min,
+                                                                         int64_t max) const {
+  const Json* value = Member(*rep_->object, key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<int64_t> numbers;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& item : list) {
+    const std::optional<int64_t> n = AsInt(item, min, max);
+    if (!n.has_value()) return WrongValue(key, absl::StrCat(Range(min, max), ", or a list of such"));
+    numbers.push_back(*n);
+  }
+  return std::optional<std::vector<int64_t>>(std::move(numbers));
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// A Hugging Face config.json (or an object inside it) with typed access. Every error names the file, the key, what was
+// found and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// Cheap to copy: objects found inside share the document. Immutable, hence thread-safe.
+//
+// Find*: nothing when the key is missing or null (IsNull tells the two apart); Get*: an error then. A value of another
+// type, or outside the range, is an error for both.
+class ConfigJson {
+ public:
+  // NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT if it is over 16 MiB or not a JSON object.
+  static absl::StatusOr<ConfigJson> Open(const std::string& path);
+  // `name` stands for the file in errors.
+  static absl::StatusOr<ConfigJson> Parse(absl::string_view text, std::string name);
+
+  const std::string& name() const { return name_; }
+
+  bool Has(absl::string_view key) const;  // also if it is null
+  bool IsNull(absl::string_view key) const;
+
+  absl::StatusOr<std::optional<int64_t>> FindInt(absl::string_view key, int64_t min, int64_t max) const;
+  absl::StatusOr<int64_t> GetInt(absl::string_view key, int64_t min, int64_t max) const;
+  absl::StatusOr<int64_t> IntOr(absl::string_view key, int64_t min, int64_t max, int64_t otherwise) const;
+  // Any JSON number, rounded to f32; must be finite in f32.
+  absl::StatusOr<std::optional<float>> FindFloat(absl::string_view key) const;
+  absl::StatusOr<float> GetFloat(absl::string_view key) const;
+  absl::StatusOr<float> FloatOr(absl::string_view key, float otherwise) const;
+  absl::StatusOr<std::optional<bool>> FindBool(absl::string_view key) const;
+  absl::StatusOr<bool> BoolOr(absl::string_view key, bool otherwise) const;
+  absl::StatusOr<std::optional<std::string>> FindString(absl::string_view key) const;
+  absl::StatusOr<std::string> GetString(absl::string_view key) const;
+  absl::StatusOr<std::optional<ConfigJson>> FindObject(absl::string_view key) const;
+  // An array of integers, or a single one as a list of length 1 (eos_token_id comes both ways).
+  absl::StatusOr<std::optional<std::vector<int64_t>>> FindInts(absl::string_view key, int64_t min, int64_t max) const;
+
+ private:
+  struct Rep;  // a JSON object and the document that owns it
+  ConfigJson(std::shared_ptr<const Rep> rep, std::string name, std::string prefix);
+
+  absl::Status WrongValue(absl::string_view key, absl::string_view expected) const;
+  absl::Status Missing(absl::string_view key) const;
+
+  std::shared_ptr<const Rep> rep_;
+  std::string name_;
+  std::string prefix_;  // "rope_scaling." inside that object
+};
+
+}  // namespace sluice

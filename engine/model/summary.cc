@@ -1,0 +1,183 @@
+#include "engine/model/summary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "engine/model/tensor_roles.h"
+
+namespace sluice {
+namespace {
+
+// Equal lines with how often each came, in order of first appearance.
+class Tally {
+ public:
+  void Add(std::string line) {
+    for (auto& [known, count] : lines_) {
+      if (known == line) return void(++count);
+    }
+    lines_.emplace_back(std::move(line), 1);
+  }
+  std::vector<std::string> Lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [line, count] : lines_) lines.push_back(absl::StrCat(count, " x ", line));
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, int>> lines_;
+};
+
+std::string Describe(const AttentionMask& mask) {
+  switch (mask.kind) {
+    case MaskKind::kFull:
+      return "";
+    case MaskKind::kWindow:
+      return absl::StrCat(", window ", mask.size);
+    case MaskKind::kChunk:
+      return absl::StrCat(", chunk ", mask.size);
+  }
+  return "";
+}
+
+std::string Describe(const AttentionSpec& attention) {
+  std::string text;
+  if (const Gqa* gqa = std::get_if<Gqa>(&attention.kind)) {
+    const char* kind = gqa->num_kv_heads == gqa->num_heads ? "mha" : gqa->num_kv_heads == 1 ? "mqa" : "gqa";
+    text =
+        absl::StrCat(kind, ": ", gqa->num_heads, " heads, ", gqa->num_kv_heads, " kv heads, head dim ", gqa->head_dim);
+    if (gqa->value_head_dim != gqa->head_dim) absl::StrAppend(&text, ", value dim ", gqa->value_head_dim);
+    if (gqa->qk_norm.kind != QkNormKind::kNone) absl::StrAppend(&text, ", qk norm");
+  } else {
+    const Mla& mla = std::get<Mla>(attention.kind);
+    text = absl::StrCat("mla: ", mla.num_heads, " heads, latent ", mla.kv_lora_rank, " + rope ", mla.qk_rope_head_dim);
+    if (mla.q_lora_rank.has_value()) absl::StrAppend(&text, ", q latent ", *mla.q_lora_rank);
+  }
+  absl::StrAppend(&text, Describe(attention.mask));
+  if (!attention.rope.has_value()) absl::StrAppend(&text, ", no rope");
+  if (attention.softcap.has_value()) absl::StrAppend(&text, ", softcap ", *attention.softcap);
+  if (attention.sinks) absl::StrAppend(&text, ", sinks");
+  if (attention.q_bias || attention.k_bias || attention.v_bias || attention.o_bias) absl::StrAppend(&text, ", biases");
+  return text;
+}
+
+std::string Describe(const std::variant<DenseFfn, MoeFfn>& ffn) {
+  if (const DenseFfn* dense = std::get_if<DenseFfn>(&ffn)) {
+    return absl::StrCat("dense: width ", dense->intermediate_size, dense->gated ? ", gated" : "",
+                        dense->bias ? ", biases" : "");
+  }
+  const MoeFfn& moe = std::get<MoeFfn>(ffn);
+  std::string text = absl::StrCat("moe: ", moe.num_experts, " experts of width ", moe.expert_intermediate_size, ", ",
+                                  moe.num_experts_per_token, " per token");
+  if (moe.groups.has_value()) {
+    absl::StrAppend(&text, " from ", moe.groups->num_kept, " of ", moe.groups->num_groups, " groups");
+  }
+  if (moe.shared_intermediate_size.has_value()) {
+    absl::StrAppend(&text, ", shared expert of width ", *moe.shared_intermediate_size);
+  }
+  return text;
+}
+
+int64_t NumActive(const ModelSpec& spec) {
+  int64_t active = 0;
+  for (const ExpectedTensor& tensor : ExpectedTensors(spec)) {
+    int64_t elements = tensor.num_elements();
+    const bool expert = tensor.role >= TensorRole::kExpertGate && tensor.role <= TensorRole::kExpertDownBias;
+    if (expert) {
+      const MoeFfn& moe = std::get<MoeFfn>(spec.layers[tensor.layer].ffn);
+      elements = elements / moe.num_experts * moe.num_experts_per_token;
+    }
+    active += elements;
+  }
+  return active;
+}
+
+std::vector<std::string> Features(const ModelSpec& spec) {
+  std::vector<std::string> features;
+  if (spec.tied_embeddings) features.push_back("tied embeddings");
+  if (spec.position_embedding == PositionEmbedding::kLearned) features.push_back("learned positions");
+  if (spec.rope_tables.size() > 1) features.push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
+  if (spec.embedding_scale != 1) features.push_back(absl::StrCat("embedding scale ", spec.embedding_scale));
+  if (spec.logit_scale != 1) features.push_back(absl::StrCat("logit scale ", spec.logit_scale));
+  if (spec.final_softcap.has_value()) features.push_back(absl::StrCat("final softcap ", *spec.final_softcap));
+  const auto any = [&](auto predicate) { return std::any_of(spec.layers.begin(), spec.layers.end(), predicate); };
+  if (any([](const LayerSpec& l) { return l.post_attn.has_value() || l.post_ffn.has_value(); })) {
+    features.push_back("norms after attention and ffn");
+  }
+  if (any([](const LayerSpec& l) { return l.attention.query_temperature.has_value(); })) {
+    features.push_back("query temperature");
+  }
+  return features;
+}
+
+}  // namespace
+
+ModelSummary SummarizeModel(const ModelSpec& spec) {
+  ModelSummary summary;
+  summary.architecture = spec.architecture;
+  summary.num_layers = int32_t(spec.layers.size());
+  summary.d_model = spec.d_model;
+  summary.vocab_size = spec.vocab_size;
+  summary.max_position = spec.max_position;
+  Tally attention, ffn;
+  for (const LayerSpec& layer : spec.layers) {
+    attention.Add(Describe(layer.attention));
+    ffn.Add(Describe(layer.ffn));
+    summary.kv_values_per_token += KvValuesPerToken(layer);
+  }
+  summary.attention = attention.Lines();
+  summary.ffn = ffn.Lines();
+  summary.features = Features(spec);
+  summary.num_parameters = NumParameters(spec);
+  summary.num_active_parameters = NumActive(spec);
+  return summary;
+}
+
+std::string FormatCount(int64_t n) {
+  const std::string digits = absl::StrCat(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+  if (bytes >= kGiB) return absl::StrFormat("%.2f GiB", double(bytes) / kGiB);
+  if (bytes >= kMiB) return absl::StrFormat("%.2f MiB", double(bytes) / kMiB);
+  if (bytes >= kKiB) return absl::StrFormat("%.2f KiB", double(bytes) / kKiB);
+  return FormatCount(bytes) + " B";
+}
+
+std::string FormatModelSummary(const ModelSpec& spec, int32_t kv_bytes_per_value, int64_t context_tokens) {
+  const ModelSummary summary = SummarizeModel(spec);
+  if (context_tokens == 0) context_tokens = summary.max_position;
+  std::string text;
+  const auto line = [&](absl::string_view name, absl::string_view value) {
+    absl::StrAppend(&text, absl::StrFormat("%-22s %s\n", absl::StrCat(name, ":"), value));
+  };
+  line("architecture", summary.architecture);
+  line("parameters", FormatCount(summary.num_parameters));
+  if (summary.num_active_parameters != summary.num_parameters) {
+    line("active per token", FormatCount(summary.num_active_parameters));
+  }
+  line("layers", FormatCount(summary.num_layers));
+  line("model width", FormatCount(summary.d_model));
+  line("vocabulary", FormatCount(summary.vocab_size));
+  line("trained context", absl::StrCat(FormatCount(summary.max_position), " tokens"));
+  for (const std::string& kind : summary.attention) line("attention", kind);
+  for (const std::string& kind : summary.ffn) line("ffn", kind);
+  if (!summary.features.empty()) line("features", absl::StrJoin(summary.features, ", "));
+  const int64_t per_token = summary.kv_values_per_token * kv_bytes_per_value;
+  line("kv cache per token", absl::StrCat(FormatCount(per_token), " B (", FormatBytes(per_token), ")"));
+  const int64_t context_bytes = KvBytes(spec, context_tokens, kv_bytes_per_value);
+  line("kv cache for context", absl::StrCat(FormatBytes(context_bytes), " at ", FormatCount(context_tokens),
+                                            " tokens, ", kv_bytes_per_value, "-byte values"));
+  return text;
+}
+
+}  // namespace sluice

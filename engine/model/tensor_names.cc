@@ -1,0 +1,60 @@
+#include "engine/model/architectures.h"
+
+namespace sluice {
+namespace {
+
+using enum TensorRole;
+
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Standardized tensor names"
+constexpr TensorName kGguf[] = {
+    {kTokenEmbedding, "token_embd.weight"},
+    {kFinalNorm, "output_norm.weight"},
+    {kOutputHead, "output.weight"},
+    {kRopeFactors, "rope_freqs.weight"},
+    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
+    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
+    {kQ, "blk.{layer}.attn_q.weight"},
+    {kK, "blk.{layer}.attn_k.weight"},
+    {kV, "blk.{layer}.attn_v.weight"},
+    {kO, "blk.{layer}.attn_output.weight"},
+    {kQBias, "blk.{layer}.attn_q.bias"},
+    {kKBias, "blk.{layer}.attn_k.bias"},
+    {kVBias, "blk.{layer}.attn_v.bias"},
+    {kOBias, "blk.{layer}.attn_output.bias"},
+    {kGate, "blk.{layer}.ffn_gate.weight"},
+    {kUp, "blk.{layer}.ffn_up.weight"},
+    {kDown, "blk.{layer}.ffn_down.weight"},
+    {kGateBias, "blk.{layer}.ffn_gate.bias"},
+    {kUpBias, "blk.{layer}.ffn_up.bias"},
+    {kDownBias, "blk.{layer}.ffn_down.bias"},
+};
+
+constexpr TensorName kHuggingFace[] = {
+    {kTokenEmbedding, "model.embed_tokens.weight"},
+    {kFinalNorm, "model.norm.weight"},
+    {kOutputHead, "lm_head.weight"},
+    {kPreAttnNorm, "model.layers.{layer}.input_layernorm.weight"},
+    // Named for where it stands, not for what it normalises: this is the norm before the FFN.
+    {kPreFfnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
+    {kQ, "model.layers.{layer}.self_attn.q_proj.weight"},
+    {kK, "model.layers.{layer}.self_attn.k_proj.weight"},
+    {kV, "model.layers.{layer}.self_attn.v_proj.weight"},
+    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
+    {kQBias, "model.layers.{layer}.self_attn.q_proj.bias"},
+    {kKBias, "model.layers.{layer}.self_attn.k_proj.bias"},
+    {kVBias, "model.layers.{layer}.self_attn.v_proj.bias"},
+    {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
+    {kGate, "model.layers.{layer}.mlp.gate_proj.weight"},
+    {kUp, "model.layers.{layer}.mlp.up_proj.weight"},
+    {kDown, "model.layers.{layer}.mlp.down_proj.weight"},
+    {kGateBias, "model.layers.{layer}.mlp.gate_proj.bias"},
+    {kUpBias, "model.layers.{layer}.mlp.up_proj.bias"},
+    {kDownBias, "model.layers.{layer}.mlp.down_proj.bias"},
+};
+
+}  // namespace
+
+TensorNaming GgufTensorNames() { return kGguf; }
+TensorNaming HuggingFaceTensorNames() { return kHuggingFace; }
+
+}  // namespace sluice
