@@ -22,18 +22,20 @@ char32_t ByteLevelCharacter(uint8_t byte);
 // Appends the bytes that `token` spells; a token with any other character stands for its own UTF-8.
 void AppendByteLevelBytes(absl::string_view token, std::string* out);
 
-// Immutable; Encode is thread-safe.
+// Immutable; Encode is thread-safe. The spec's string_views must outlive it.
 class ByteLevelBpe {
  public:
-  // Reads tokens, types and merges of `spec`. INVALID_ARGUMENT: a merge with a side or a result that is no token.
-  static absl::StatusOr<ByteLevelBpe> Create(const TokenizerSpec& spec);
+  // Reads tokens and merges of `spec`. ignore_merges: a word that is a token is that token, whatever the merges make of
+  // it. INVALID_ARGUMENT: a merge with a side or a result that is no token.
+  static absl::StatusOr<ByteLevelBpe> Create(const TokenizerSpec& spec, bool ignore_merges);
 
   // Appends the ids of one word. A byte whose symbol the vocabulary lacks vanishes. REQUIRES: word.size() < 2^31.
   void Encode(absl::string_view word, MergeScratch* scratch, std::vector<int32_t>* ids) const;
 
  private:
-  std::array<int32_t, 256> byte_ids_;               // -1: no such symbol
-  absl::flat_hash_map<uint64_t, BpeMerge> merges_;  // by left id << 32 | right id
+  std::array<int32_t, 256> byte_ids_;                            // -1: no such symbol
+  absl::flat_hash_map<uint64_t, BpeMerge> merges_;               // by left id << 32 | right id
+  absl::flat_hash_map<absl::string_view, int32_t> whole_words_;  // all tokens if ignore_merges, else empty
 };
 
 }  // namespace sluice

