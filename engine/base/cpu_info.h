@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/isa.h"
+
 namespace sluice {
 
 // How many threads to compute with when nobody says: the cores this process may run on (affinity), and no more than its
@@ -14,14 +16,6 @@ int DefaultThreadCount(const std::string& root = "");
 
 // The quota alone, in CPUs (2.5 for 250 ms per 100 ms); 0 when there is none.
 double CgroupCpuQuota(const std::string& root = "");
-
-// Instruction sets that kernels are built for, in ascending order of speed. All give the same bits.
-enum class Isa {
-  kPortable,
-  kAvx2,      // AVX2, FMA, F16C
-  kAvx2Vnni,  // and AVX-VNNI
-  kAvx512,    // AVX-512 F, BW, VL, DQ, VNNI, and AVX2, FMA, F16C
-};
 
 // "portable", "avx2", "avx2-vnni", "avx512".
 const char* IsaName(Isa isa);

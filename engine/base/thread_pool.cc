@@ -69,7 +69,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::Run(uint32_t num_chunks, Function function, const void* context, absl::Span<const uint8_t> next) {
+void ThreadPool::Run(uint32_t num_chunks, Function function, const void* context, std::span<const uint8_t> next) {
   if (num_chunks == 0) return;
   function_ = function;
   context_ = context;
@@ -144,7 +144,7 @@ bool ThreadPool::RunChunks(int worker) {
   if (num_run == 0) return false;
   // Chunks that are not yet counted keep the region alive: read its fields before counting them.
   const uint32_t num_chunks = num_chunks_;
-  const absl::Span<const uint8_t> next = next_;
+  const std::span<const uint8_t> next = next_;
   if (num_done_.fetch_add(num_run) + num_run == num_chunks && caller_sleeps_.load()) num_done_.notify_one();
   if (!next.empty()) {
     const uint8_t* ahead = next.data() + next.size() / num_threads() * worker;

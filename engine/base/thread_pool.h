@@ -13,11 +13,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
-
-#include "absl/types/span.h"
 
 namespace sluice {
 
@@ -39,7 +38,7 @@ class ThreadPool {
   // out of chunks prefetch the start of their part of it. fn must not throw and must not call ParallelFor of the same
   // pool. Any thread may call, one at a time.
   template <class Fn>
-  void ParallelFor(uint32_t num_chunks, Fn&& fn, absl::Span<const uint8_t> next = {}) {
+  void ParallelFor(uint32_t num_chunks, Fn&& fn, std::span<const uint8_t> next = {}) {
     using Callable = std::remove_reference_t<Fn>;
     Run(
         num_chunks,
@@ -59,7 +58,7 @@ class ThreadPool {
     std::atomic<uint64_t> range{0};
   };
 
-  void Run(uint32_t num_chunks, Function function, const void* context, absl::Span<const uint8_t> next);
+  void Run(uint32_t num_chunks, Function function, const void* context, std::span<const uint8_t> next);
   bool Draw(int worker, Range* range);
   bool DrawOwn(int worker, uint64_t* own, Range* range);
   bool Steal(int worker, uint64_t own, Range* range);
@@ -73,7 +72,7 @@ class ThreadPool {
   // The current region. Written by Run before the tickets are filled, read only by holders of chunks of the region.
   Function function_ = nullptr;
   const void* context_ = nullptr;
-  absl::Span<const uint8_t> next_;
+  std::span<const uint8_t> next_;
   uint32_t num_chunks_ = 0;
 
   std::unique_ptr<Ticket[]> tickets_;              // one per worker

@@ -1,0 +1,7 @@
+#include "engine/ops/cpu/kernels_simd.h"
+
+namespace sluice {
+
+constexpr LinearKernels kAvx2Kernels = MakeKernels(Isa::kAvx2);
+
+}  // namespace sluice

@@ -1,0 +1,360 @@
+// The kernels in vectors, one source for both widths, included once by each of kernels_{avx512,avx2,avx2_vnni}.cc.
+// Everything has internal linkage and nothing here uses inline library code: the linker may keep any one copy of such
+// code, and that could be this file's, with instructions that the machine lacks.
+//
+// Mapping: a tile is 32 lanes x R activation rows (two vectors at a time, so AVX2 passes twice over the panel) with
+// codes, dot products and sums in registers. R rows share each unpacked code. Per block and row: 8 dot products per
+// vector and digit, one conversion, two or three float operations.
+#pragma once
+
+#include "engine/ops/cpu/linear_kernel_tables.h"
+#ifdef __AVX512VNNI__
+#include "engine/ops/cpu/simd_avx512.h"
+#else
+#include "engine/ops/cpu/simd_avx2.h"
+#endif
+
+namespace sluice {
+namespace {
+
+template <PackedType Packed>
+constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
+
+// Codes k = 4 Group .. 4 Group + 3 of lanes first_lane .. first_lane + kLanes - 1: byte t of a lane's 32 bits is k + t.
+template <int Bits, int Group>
+inline Int Codes(const uint8_t* block, int first_lane) {
+  if constexpr (Bits == 8) {
+    return Load(block + Group * 128 + first_lane * 4);
+  } else {
+    constexpr int kPair = Group % 4, kHigh = Group / 4;
+    const Int stored = Load(block + kPair * 128 + first_lane * 4);
+    const Int nibbles = And(kHigh ? ShiftRight16<4>(stored) : stored, Set8(15));
+    if constexpr (Bits == 5) {
+      return AddFifthBits(nibbles, block + 512 + (kPair * 2 + first_lane / 16) * 16 + kHigh * 8 + first_lane % 16 / 2);
+    } else if constexpr (Bits == 6) {
+      const Int upper = Load(block + 512 + kHigh * 128 + first_lane * 4);
+      Int bits;  // 2 kPair, 2 kPair + 1 go to 4, 5
+      if constexpr (kPair == 0) bits = ShiftLeft16<4>(upper);
+      if constexpr (kPair == 1) bits = ShiftLeft16<2>(upper);
+      if constexpr (kPair == 2) bits = upper;
+      if constexpr (kPair == 3) bits = ShiftRight16<2>(upper);
+      return Or(nibbles, And(bits, Set8(0x30)));
+    } else {
+      return nibbles;
+    }
+  }
+}
+
+// Scales of kLanes lanes of a block, for its sub-block `sub`.
+template <PackedType Packed>
+inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, int sub) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  const uint8_t* scales = block + kF.code_bytes;
+  if constexpr (!kF.two_level) {
+    return LoadF16(scales + lane * 2);
+  } else {
+    const Float d = LoadF16(super + lane * 2);
+    return Mul(d, kF.affine ? LoadU8(scales + lane) : LoadS8(scales + sub * 32 + lane));
+  }
+}
+
+template <PackedType Packed>
+inline Float BlockOffset(const uint8_t* super, const uint8_t* block, int lane) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  const uint8_t* scales = block + kF.code_bytes;
+  if constexpr (!kF.two_level) {
+    return LoadF16(scales + 64 + lane * 2);
+  } else {
+    return Negate(Mul(LoadF16(super + 64 + lane * 2), LoadU8(scales + 32 + lane)));
+  }
+}
+
+inline PrefetchAhead Prefetch(PrefetchAhead ahead) {
+  for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(reinterpret_cast<const char*>(ahead.data + i * 64), _MM_HINT_T0);
+  return {ahead.data + ahead.lines * 64, ahead.lines};
+}
+
+template <int Digits>
+inline const ActivationBlock<Digits>& Row(const uint8_t* activations, size_t stride_bytes, int r) {
+  return *reinterpret_cast<const ActivationBlock<Digits>*>(activations + r * stride_bytes);
+}
+
+// dot[digit][r][v] += codes of Group times the digits of row r.
+template <int Bits, int Digits, int R, int Group>
+inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations, size_t stride_bytes,
+                     Int (&dot)[Digits][R][2]) {
+  const Int w0 = Codes<Bits, Group>(block, lane), w1 = Codes<Bits, Group>(block, lane + kLanes);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int digit = 0; digit < Digits; ++digit) {
+      int four;
+      __builtin_memcpy(&four, Row<Digits>(activations, stride_bytes, r).digits[digit] + Group * 4, 4);
+      const Int x = Set32(four);
+      dot[digit][r][0] = Dot4<Bits>(dot[digit][r][0], w0, x);
+      dot[digit][r][1] = Dot4<Bits>(dot[digit][r][1], w1, x);
+    }
+  }
+}
+
+// The dot products of a sub-block. Those of symmetric types start at -zero * sum(q) instead of 0: exact, and no float
+// operation. Low and high nibbles of one load go together.
+template <PackedType Packed, int Digits, int R, int Sub>
+inline void DotSubBlock(const uint8_t* block, int lane, const uint8_t* activations, size_t stride_bytes,
+                        Int (&dot)[Digits][R][2]) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  constexpr int kZero = kSignedCodes8 && kF.code_bits == 8 ? 0 : kF.zero;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    dot[0][r][0] = dot[0][r][1] = Set32(0);
+    if constexpr (kZero != 0) {
+      const ActivationBlock<Digits>& x = Row<Digits>(activations, stride_bytes, r);
+      const int neg_sum = kF.scales_per_block == 1 ? x.neg_sum : Sub == 0 ? x.neg_sum_low : x.neg_sum - x.neg_sum_low;
+      dot[Digits - 1][r][0] = dot[Digits - 1][r][1] = Set32(neg_sum * kZero);
+    } else {
+      dot[Digits - 1][r][0] = dot[Digits - 1][r][1] = Set32(0);
+    }
+  }
+  constexpr int kBits = kF.code_bits;
+  if constexpr (kF.scales_per_block == 2) {
+    DotGroup<kBits, Digits, R, 4 * Sub + 0>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 4 * Sub + 1>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 4 * Sub + 2>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 4 * Sub + 3>(block, lane, activations, stride_bytes, dot);
+  } else {
+    DotGroup<kBits, Digits, R, 0>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 4>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 1>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 5>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 2>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 6>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 3>(block, lane, activations, stride_bytes, dot);
+    DotGroup<kBits, Digits, R, 7>(block, lane, activations, stride_bytes, dot);
+  }
+}
+
+// acc[r][v] += scale * x.scale * dot
+template <PackedType Packed, int Digits, int R, int Sub>
+inline void AccumulateSubBlock(const uint8_t* super, const uint8_t* block, int lane, const uint8_t* activations,
+                               size_t stride_bytes, Float (&acc)[R][2]) {
+  Int dot[Digits][R][2];
+  DotSubBlock<Packed, Digits, R, Sub>(block, lane, activations, stride_bytes, dot);
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
+    const Float scale = BlockScale<Packed>(super, block, lane + v * kLanes, Sub);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Int sum = Digits == 2 ? JoinDigits(dot[0][r][v], dot[Digits - 1][r][v]) : dot[0][r][v];
+      const Float x_scale = Set(Row<Digits>(activations, stride_bytes, r).scale);
+      acc[r][v] = Fma(ToFloat(sum), Mul(scale, x_scale), acc[r][v]);
+    }
+  }
+}
+
+// Lanes lane .. lane + 2 kLanes - 1 of a panel times R rows.
+template <PackedType Packed, int Digits, int R>
+void IntegerTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* activations, size_t stride_bytes,
+                   float* out, PrefetchAhead ahead) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  Float acc[R][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Set(0);
+  const uint8_t* super = panel;
+  const uint8_t* block = panel;
+  const int64_t num_blocks = k / kBlock;
+  for (int64_t b = 0; b < num_blocks; ++b, block += kF.block_bytes, activations += sizeof(ActivationBlock<Digits>)) {
+    if constexpr (kF.two_level) {
+      if (b % (kSuperBlock / kBlock) == 0) {
+        super = block;
+        block += kF.super_bytes;
+      }
+    }
+    ahead = Prefetch(ahead);
+    AccumulateSubBlock<Packed, Digits, R, 0>(super, block, lane, activations, stride_bytes, acc);
+    if constexpr (kF.scales_per_block == 2) {
+      AccumulateSubBlock<Packed, Digits, R, 1>(super, block, lane, activations, stride_bytes, acc);
+    }
+    if constexpr (kF.affine) {
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        const Float offset = BlockOffset<Packed>(super, block, lane + v * kLanes);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          acc[r][v] = Fma(offset, Set(Row<Digits>(activations, stride_bytes, r).scaled_sum), acc[r][v]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    Store(out + r * kPanelRows + lane, acc[r][0]);
+    Store(out + r * kPanelRows + lane + kLanes, acc[r][1]);
+  }
+}
+
+template <PackedType Packed, int Digits, int R = kMaxIntegerRows<Digits>>
+void IntegerTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
+                 PrefetchAhead ahead) {
+  if constexpr (R > 1) {
+    if (rows < R) return IntegerTile<Packed, Digits, R - 1>(panel, k, activations, stride_bytes, rows, out, ahead);
+  }
+  for (int lane = 0; lane < kPanelRows; lane += 2 * kLanes) {
+    IntegerTileOf<Packed, Digits, R>(panel, k, lane, activations, stride_bytes, out,
+                                     lane == 0 ? ahead : PrefetchAhead{});
+  }
+}
+
+// ---------------------------------------------------------------- f32 activations
+
+template <int R>
+inline void FmaRows(Float w0, Float w1, const uint8_t* x, size_t stride_bytes, Float (&acc)[R][2]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const Float xr = Set(*reinterpret_cast<const float*>(x + r * stride_bytes));
+    acc[r][0] = Fma(w0, xr, acc[r][0]);
+    acc[r][1] = Fma(w1, xr, acc[r][1]);
+  }
+}
+
+// One block of weights as floats: exactly the values of the stored tensor.
+template <PackedType Packed>
+struct BlockFloats {
+  Float scale[2][2], offset[2];  // [sub-block][v], [v]
+
+  BlockFloats(const uint8_t* super, const uint8_t* block, int lane) {
+    constexpr PackedFormat kF = kFormat<Packed>;
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+#pragma GCC unroll 2
+      for (int sub = 0; sub < kF.scales_per_block; ++sub) {
+        scale[sub][v] = BlockScale<Packed>(super, block, lane + v * kLanes, sub);
+      }
+      offset[v] = kF.affine ? BlockOffset<Packed>(super, block, lane + v * kLanes) : Set(0);
+    }
+  }
+
+  // Code `t` of the four in `codes`.
+  Float Value(Int codes, int t, int sub, int v) const {
+    constexpr PackedFormat kF = kFormat<Packed>;
+    const Int code = And(ShiftRight32(codes, 8 * t), Set32(255));
+    const Int centered = kF.zero != 0 ? Sub32(code, Set32(kF.zero)) : code;
+    const Float scaled = Mul(scale[sub][v], ToFloat(centered));
+    return kF.affine ? Add(scaled, offset[v]) : scaled;
+  }
+};
+
+template <PackedType Packed, int R, int Group = 0>
+inline void FmaBlock(const BlockFloats<Packed>& floats, const uint8_t* block, int lane, const uint8_t* x,
+                     size_t stride_bytes, Float (&acc)[R][2]) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  constexpr int kSub = kF.scales_per_block == 2 ? Group / 4 : 0;
+  const Int c0 = Codes<kF.code_bits, Group>(block, lane), c1 = Codes<kF.code_bits, Group>(block, lane + kLanes);
+#pragma GCC unroll 4
+  for (int t = 0; t < 4; ++t) {
+    FmaRows<R>(floats.Value(c0, t, kSub, 0), floats.Value(c1, t, kSub, 1), x + (Group * 4 + t) * sizeof(float),
+               stride_bytes, acc);
+  }
+  if constexpr (Group < 7) FmaBlock<Packed, R, Group + 1>(floats, block, lane, x, stride_bytes, acc);
+}
+
+template <PackedType Packed>
+inline Float LoadPlain(const uint8_t* p, int lane) {
+  if constexpr (Packed == PackedType::kF32) return LoadFloat(p + lane * 4);
+  if constexpr (Packed == PackedType::kF16) return LoadF16(p + lane * 2);
+  if constexpr (Packed == PackedType::kBF16) return LoadBf16(p + lane * 2);
+}
+
+template <PackedType Packed, int R>
+void FloatTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* x, size_t stride_bytes, float* out,
+                 PrefetchAhead ahead) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  Float acc[R][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Set(0);
+  const uint8_t* super = panel;
+  const uint8_t* p = panel;
+  for (int64_t i = 0; i < k; i += kBlock, x += kBlock * sizeof(float)) {
+    ahead = Prefetch(ahead);
+    if constexpr (kF.quantized()) {
+      if constexpr (kF.two_level) {
+        if (i % kSuperBlock == 0) {
+          super = p;
+          p += kF.super_bytes;
+        }
+      }
+      FmaBlock<Packed, R>(BlockFloats<Packed>(super, p, lane), p, lane, x, stride_bytes, acc);
+      p += kF.block_bytes;
+    } else {
+      const int64_t count = k - i < kBlock ? k - i : kBlock;
+      for (int64_t j = 0; j < count; ++j, p += kPanelRows * kF.float_bytes) {
+        FmaRows<R>(LoadPlain<Packed>(p, lane), LoadPlain<Packed>(p, lane + kLanes), x + j * sizeof(float), stride_bytes,
+                   acc);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    Store(out + r * kPanelRows + lane, acc[r][0]);
+    Store(out + r * kPanelRows + lane + kLanes, acc[r][1]);
+  }
+}
+
+// Tiles of 8, 4, 2 and 1 rows.
+template <PackedType Packed, int R = kMaxFloatRows>
+void FloatTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
+               PrefetchAhead ahead) {
+  if (rows >= R) {
+    for (int lane = 0; lane < kPanelRows; lane += 2 * kLanes) {
+      FloatTileOf<Packed, R>(panel, k, lane, activations, stride_bytes, out, lane == 0 ? ahead : PrefetchAhead{});
+    }
+    rows -= R;
+    out += R * kPanelRows;
+    activations += R * stride_bytes;
+    ahead = {};
+  }
+  if constexpr (R > 1) {
+    if (rows > 0) FloatTile<Packed, R / 2>(panel, k, activations, stride_bytes, rows, out, ahead);
+  }
+}
+
+// ---------------------------------------------------------------- activations to blocks
+
+template <int Digits>
+void Quantize(const float* x, int64_t k, void* blocks) {
+  constexpr float kRange = kActivationRange<Digits>;
+  constexpr float kSmallestNormal = 0x1p-126f;
+  auto* out = static_cast<ActivationBlock<Digits>*>(blocks);
+  for (int64_t b = 0; b < k / kBlock; ++b, x += kBlock, ++out) {
+    const uint32_t largest = LargestMagnitude(x);
+    float magnitude;
+    __builtin_memcpy(&magnitude, &largest, sizeof(magnitude));
+    if (__builtin_expect(largest >= 0x7f800000u || magnitude < kRange * kSmallestNormal, 0)) {
+      *out = {};
+      if (largest >= 0x7f800000u) out->scale = out->scaled_sum = __builtin_nanf("");
+      continue;
+    }
+    const Block32 q = Round(x, kRange / magnitude);
+    const int sum = Sum(q);
+    out->scale = magnitude / kRange;
+    out->scaled_sum = out->scale * static_cast<float>(sum);
+    out->neg_sum = -sum;
+    out->neg_sum_low = -SumLow(q);
+    if constexpr (Digits == 2) {
+      const Block32 high = HighDigit(q);
+      StoreBytes(out->digits[0], high);
+      StoreBytes(out->digits[1], LowDigit(q, high));
+    } else {
+      StoreBytes(out->digits[0], q);
+    }
+  }
+}
+
+constexpr LinearKernels MakeKernels(Isa isa) {
+  return {isa,
+          {kMaxIntegerRows<1>, kMaxIntegerRows<2>, kMaxFloatRows},
+          {SLUICE_INTEGER_TILES(IntegerTile, 1), SLUICE_INTEGER_TILES(IntegerTile, 2), SLUICE_FLOAT_TILES(FloatTile)},
+          {Quantize<1>, Quantize<2>, nullptr}};
+}
+
+}  // namespace
+}  // namespace sluice

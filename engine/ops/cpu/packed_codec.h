@@ -1,0 +1,44 @@
+// Single values in and out of the packed form (packed_format.h): packing, unpacking, and the portable kernels.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/base/tensor_type.h"
+#include "engine/ops/cpu/packed_format.h"
+
+namespace sluice {
+
+inline const PackedFormat& GetPackedFormat(PackedType type) { return kPackedFormats[static_cast<int>(type)]; }
+
+// The packed type that holds `type` exactly; nothing for types that are no weights (integers, F64).
+std::optional<PackedType> PackedTypeFor(TensorType type);
+
+// Bytes of a panel of rows of k values. REQUIRES: k a multiple of the type's block.
+int64_t PanelBytes(PackedType type, int64_t k);
+
+// Writes one stored row of `type` (k values) as lane `lane` of a panel of packed type `packed`, whose lane is still
+// zero. `packed` is PackedTypeFor(type), or kF32.
+void PackLane(TensorType type, const uint8_t* row, int64_t k, PackedType packed, int lane, uint8_t* panel);
+
+// Writes lane `lane` of a panel to out[k].
+void UnpackLane(PackedType packed, const uint8_t* panel, int64_t k, int lane, float* out);
+
+// A block of 32 k of a lane of a quantised panel: w = scale[sub] * (code - zero), or scale[0] * code + offset.
+struct LaneBlock {
+  int code[kBlock];
+  float scale[2];  // per 16 k; equal where the type has one per 32
+  float offset;    // 0 unless affine
+};
+LaneBlock ReadLaneBlock(PackedType packed, const uint8_t* panel, int64_t block, int lane);
+
+// Value `k` of a lane of a panel of plain floats.
+float ReadLaneFloat(PackedType packed, const uint8_t* panel, int64_t k, int lane);
+
+// The weight that code `k` of the block stands for.
+inline float LaneBlockValue(const PackedFormat& format, const LaneBlock& block, int k) {
+  const float scaled = block.scale[k / 16] * static_cast<float>(block.code[k] - format.zero);
+  return format.affine ? scaled + block.offset : scaled;
+}
+
+}  // namespace sluice
