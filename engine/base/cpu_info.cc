@@ -1,6 +1,9 @@
 #include "engine/base/cpu_info.h"
 
 #include <sched.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -63,6 +66,20 @@ double TightestQuota(const std::string& mount, std::string path, double (*quota_
   }
 }
 
+#if defined(__x86_64__)
+// Two features that clang 16's __builtin_cpu_supports does not know. Whether the system saves the registers is what
+// "avx2" says.
+bool HasF16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
+bool HasAvxVnni() {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI) != 0;
+}
+#endif
+
 }  // namespace
 
 double CgroupCpuQuota(const std::string& root) {
@@ -111,9 +128,9 @@ const char* IsaName(Isa isa) {
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas = {Isa::kPortable};
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   if (avx2) isas.push_back(Isa::kAvx2);
-  if (avx2 && __builtin_cpu_supports("avxvnni")) isas.push_back(Isa::kAvx2Vnni);
+  if (avx2 && HasAvxVnni()) isas.push_back(Isa::kAvx2Vnni);
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vnni")) {

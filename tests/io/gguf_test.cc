@@ -1,7 +1,9 @@
 #include "engine/io/gguf.h"
 
-#include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -277,6 +279,35 @@ TEST(Gguf, OpenNamesThePathOfAFileThatIsNotThere) {
   const auto missing = Gguf::Open("/nonexistent/model.gguf");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("/nonexistent/model.gguf"));
+}
+
+// The model `deploy/quickstart` fetches, where it is cached.
+TEST(Gguf, ReadsTheRealModel) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::string path = absl::StrCat(cache != nullptr ? cache : absl::StrCat(home != nullptr ? home : "", "/.cache"),
+                                        "/sluice/SmolLM2-135M-Instruct.Q4_1.gguf");
+  if (!std::ifstream(path).good()) GTEST_SKIP() << path << " is not there";
+  const auto gguf = Gguf::Open(path);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  EXPECT_EQ(*gguf->GetString("general.architecture"), "llama");
+  EXPECT_EQ(*gguf->GetUint("llama.block_count"), 30u);
+  EXPECT_THAT(*gguf->GetIntPerLayer("llama.attention.head_count_kv", 30, 1, 9), ::testing::Each(3));
+  EXPECT_EQ(*gguf->GetFloat("llama.rope.freq_base"), 100000.0f);
+  EXPECT_EQ(gguf->GetStringArray("tokenizer.ggml.tokens")->size(), 49152u);
+  EXPECT_EQ(gguf->GetStringArray("tokenizer.ggml.merges")->size(), 48900u);
+  std::map<TensorType, int> count;
+  int64_t bytes = 0;
+  for (const TensorView& tensor : gguf->tensors()) {
+    ++count[tensor.type];
+    bytes += int64_t(tensor.data.size());
+  }
+  EXPECT_EQ(count,
+            (std::map<TensorType, int>{{TensorType::kF32, 61}, {TensorType::kQ4_1, 210}, {TensorType::kQ8_0, 1}}));
+  EXPECT_GT(bytes, 96'000'000);
+  const TensorView* embedding = gguf->FindTensor("token_embd.weight");
+  ASSERT_NE(embedding, nullptr);
+  EXPECT_THAT(embedding->shape, ElementsAre(49152, 576));
 }
 
 }  // namespace
