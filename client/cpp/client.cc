@@ -1,0 +1,244 @@
+#include "client/cpp/client.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/strings/cord.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "sluice/v1/admin.grpc.pb.h"
+#include "sluice/v1/generation.grpc.pb.h"
+#include "sluice/v1/model.grpc.pb.h"
+#include "sluice/v1/tokenizer.grpc.pb.h"
+
+namespace sluice::client {
+namespace {
+
+constexpr char kStatusPayload[] = "type.googleapis.com/google.rpc.Status";
+
+constexpr char kServiceConfig[] = R"({
+  "loadBalancingConfig": [{"round_robin": {}}],
+  "methodConfig": [{
+    "name": [{}],
+    "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "2s", "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"]}
+  }],
+  "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}
+})";
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  if (!status.error_details().empty()) result.SetPayload(kStatusPayload, absl::Cord(status.error_details()));
+  return result;
+}
+
+void Prepare(grpc::ClientContext& context, const CallOptions& options) {
+  if (options.timeout) context.set_deadline(std::chrono::system_clock::now() + *options.timeout);
+  for (const auto& [key, value] : options.metadata) context.AddMetadata(key, value);
+}
+
+// One stream of either kind: both responses have the same four events.
+template <class Response>
+class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response> {
+ public:
+  explicit StreamImpl(StreamHandler handler) : handler_(std::move(handler)) {}
+  ~StreamImpl() override {
+    Cancel();
+    WaitUntilDone();
+  }
+
+  grpc::ClientContext& context() { return context_; }
+  void Start() {
+    this->StartRead(&response_);
+    this->StartCall();
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+  absl::Status Wait() override {
+    WaitUntilDone();
+    return status_;
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    switch (response_.event_case()) {
+      case Response::kStarted:
+        if (handler_.on_started) handler_.on_started(response_.started());
+        break;
+      case Response::kDelta:
+        if (handler_.on_delta) handler_.on_delta(response_.delta());
+        break;
+      case Response::kChoiceFinished:
+        if (handler_.on_choice_finished) handler_.on_choice_finished(response_.choice_finished());
+        break;
+      case Response::kCompleted:
+        completed_ = true;
+        if (handler_.on_completed) handler_.on_completed(response_.completed());
+        break;
+      case Response::EVENT_NOT_SET:  // an event of a newer server
+        break;
+    }
+    this->StartRead(&response_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    status_ = ToAbsl(status);
+    if (status_.ok() && !completed_) status_ = absl::DataLossError("the stream ended without its last event");
+    if (handler_.on_done) handler_.on_done(status_);
+    std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  void WaitUntilDone() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+
+  const StreamHandler handler_;
+  grpc::ClientContext context_;
+  Response response_;
+  bool completed_ = false;  // library thread only
+  absl::Status status_;     // written before done_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;  // guarded by mutex_
+};
+
+class ClientImpl final : public Client {
+ public:
+  explicit ClientImpl(std::shared_ptr<grpc::Channel> channel)
+      : generation_(v1::GenerationService::NewStub(channel)),
+        tokenizer_(v1::TokenizerService::NewStub(channel)),
+        model_(v1::ModelService::NewStub(channel)),
+        admin_(v1::AdminService::NewStub(channel)),
+        health_(grpc::health::v1::Health::NewStub(channel)) {}
+
+  absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request, const CallOptions& options) override {
+    return Unary<v1::CompleteResponse>(*generation_, &v1::GenerationService::Stub::Complete, request, options);
+  }
+  absl::StatusOr<v1::ChatResponse> Chat(const v1::ChatRequest& request, const CallOptions& options) override {
+    return Unary<v1::ChatResponse>(*generation_, &v1::GenerationService::Stub::Chat, request, options);
+  }
+  std::unique_ptr<Stream> StreamComplete(const v1::StreamCompleteRequest& request, StreamHandler handler,
+                                         const CallOptions& options) override {
+    auto stream = std::make_unique<StreamImpl<v1::StreamCompleteResponse>>(std::move(handler));
+    Prepare(stream->context(), options);
+    generation_->async()->StreamComplete(&stream->context(), &request, stream.get());
+    stream->Start();
+    return stream;
+  }
+  std::unique_ptr<Stream> StreamChat(const v1::StreamChatRequest& request, StreamHandler handler,
+                                     const CallOptions& options) override {
+    auto stream = std::make_unique<StreamImpl<v1::StreamChatResponse>>(std::move(handler));
+    Prepare(stream->context(), options);
+    generation_->async()->StreamChat(&stream->context(), &request, stream.get());
+    stream->Start();
+    return stream;
+  }
+  absl::Status CancelRequest(const std::string& request_id, const CallOptions& options) override {
+    v1::CancelRequestRequest request;
+    request.set_request_id(request_id);
+    return Unary<v1::CancelRequestResponse>(*generation_, &v1::GenerationService::Stub::CancelRequest, request, options)
+        .status();
+  }
+
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request, const CallOptions& options) override {
+    return Unary<v1::TokenizeResponse>(*tokenizer_, &v1::TokenizerService::Stub::Tokenize, request, options);
+  }
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                    const CallOptions& options) override {
+    return Unary<v1::DetokenizeResponse>(*tokenizer_, &v1::TokenizerService::Stub::Detokenize, request, options);
+  }
+  absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::RenderChatRequest& request,
+                                                    const CallOptions& options) override {
+    return Unary<v1::RenderChatResponse>(*tokenizer_, &v1::TokenizerService::Stub::RenderChat, request, options);
+  }
+  absl::StatusOr<v1::ListModelsResponse> ListModels(const CallOptions& options) override {
+    return Unary<v1::ListModelsResponse>(*model_, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(), options);
+  }
+
+  absl::StatusOr<HealthStatus> CheckHealth(const std::string& service, const CallOptions& options) override {
+    using grpc::health::v1::HealthCheckResponse;
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    auto response = Unary<HealthCheckResponse>(*health_, &grpc::health::v1::Health::Stub::Check, request, options);
+    if (absl::IsNotFound(response.status())) return HealthStatus::kServiceUnknown;
+    if (!response.ok()) return response.status();
+    return response->status() == HealthCheckResponse::SERVING ? HealthStatus::kServing : HealthStatus::kNotServing;
+  }
+
+  absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallOptions& options) override {
+    return Unary<v1::GetServerInfoResponse>(*admin_, &v1::AdminService::Stub::GetServerInfo, v1::GetServerInfoRequest(),
+                                            options);
+  }
+  absl::StatusOr<v1::GetLoadResponse> GetLoad(const CallOptions& options) override {
+    return Unary<v1::GetLoadResponse>(*admin_, &v1::AdminService::Stub::GetLoad, v1::GetLoadRequest(), options);
+  }
+  absl::StatusOr<v1::DrainResponse> Drain(const CallOptions& options) override {
+    return Unary<v1::DrainResponse>(*admin_, &v1::AdminService::Stub::Drain, v1::DrainRequest(), options);
+  }
+
+ private:
+  template <class Response, class Stub, class Request>
+  static absl::StatusOr<Response> Unary(Stub& stub,
+                                        grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                        const Request& request, const CallOptions& options) {
+    grpc::ClientContext context;
+    Prepare(context, options);
+    Response response;
+    const grpc::Status status = (stub.*method)(&context, request, &response);
+    if (!status.ok()) return ToAbsl(status);
+    return response;
+  }
+
+  const std::unique_ptr<v1::GenerationService::Stub> generation_;
+  const std::unique_ptr<v1::TokenizerService::Stub> tokenizer_;
+  const std::unique_ptr<v1::ModelService::Stub> model_;
+  const std::unique_ptr<v1::AdminService::Stub> admin_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace
+
+ErrorDetails GetErrorDetails(const absl::Status& status) {
+  ErrorDetails result;
+  const absl::optional<absl::Cord> payload = status.GetPayload(kStatusPayload);
+  google::rpc::Status details;
+  if (!payload || !details.ParseFromString(std::string(*payload))) return result;
+  for (const auto& any : details.details()) {
+    google::rpc::ErrorInfo info;
+    google::rpc::BadRequest bad_request;
+    google::rpc::RetryInfo retry;
+    if (any.UnpackTo(&info)) {
+      result.reason = info.reason();
+    } else if (any.UnpackTo(&bad_request)) {
+      for (const auto& violation : bad_request.field_violations()) {
+        result.fields.push_back({violation.field(), violation.description()});
+      }
+    } else if (any.UnpackTo(&retry)) {
+      result.retry_after =
+          std::chrono::milliseconds(google::protobuf::util::TimeUtil::DurationToMilliseconds(retry.retry_delay()));
+    }
+  }
+  return result;
+}
+
+std::unique_ptr<Client> Client::Create(const std::string& target, const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  if (options.retry_unavailable) arguments.SetServiceConfigJSON(kServiceConfig);
+  arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetMaxSendMessageSize(options.max_message_bytes);
+  arguments.SetUserAgentPrefix("sluice-client");
+  if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return std::make_unique<ClientImpl>(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+}
+
+}  // namespace sluice::client
