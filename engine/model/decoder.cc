@@ -1,0 +1,169 @@
+#include "engine/model/decoder.h"
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/status_macros.h"
+
+namespace sluice {
+namespace {
+
+std::optional<NormArgs> MakeNorm(const std::optional<NormParams>& params, const NormWeights& weights) {
+  if (!params.has_value()) return std::nullopt;
+  return NormArgs{*params, weights.weight.get(), weights.bias.get()};
+}
+
+GqaShape MakeHeads(const Gqa& gqa) { return {gqa.num_heads, gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
+
+}  // namespace
+
+KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t block_size, KvDType dtype) {
+  KvCacheShape shape;
+  shape.num_blocks = num_blocks;
+  shape.block_size = block_size;
+  shape.dtype = dtype;
+  for (const LayerSpec& layer : spec.layers) {
+    const Gqa& gqa = std::get<Gqa>(layer.attention.kind);
+    shape.layers.push_back({gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim});
+  }
+  return shape;
+}
+
+Decoder::Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderLimits& limits)
+    : spec_(std::move(spec)), weights_(std::move(weights)), ops_(ops), limits_(limits) {}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(ModelSpec spec, ModelWeights weights, Ops* ops,
+                                                         const DecoderLimits& limits) {
+  SLUICE_CHECK(limits.max_tokens > 0 && limits.max_logits > 0 && limits.max_position > 0);
+  SLUICE_RETURN_IF_ERROR(CheckRunnable(spec));
+  std::unique_ptr<Decoder> decoder(new Decoder(std::move(spec), std::move(weights), ops, limits));
+  SLUICE_RETURN_IF_ERROR(decoder->Allocate());
+  return decoder;
+}
+
+absl::Status Decoder::Allocate() {
+  for (const RopeTable& table : spec_.rope_tables) {
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data,
+                            ops_->LoadRope(table.inv_freq, table.attention_factor, limits_.max_position));
+    rope_tables_.push_back(std::move(data));
+  }
+  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(limits_.max_tokens, spec_.d_model));
+  for (const LayerSpec& layer : spec_.layers) {
+    const Gqa& gqa = std::get<Gqa>(layer.attention.kind);
+    AttentionBuffers buffers;
+    SLUICE_ASSIGN_OR_RETURN(buffers.q, Buffer(int64_t{gqa.num_heads} * gqa.head_dim, false));
+    SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(int64_t{gqa.num_heads} * gqa.value_head_dim, true));
+    attention_.push_back(buffers);
+  }
+  return ops_->Reserve(limits_.max_tokens, limits_.max_logits, spec_.vocab_size);
+}
+
+absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, bool attention_output) {
+  for (const Owned& owned : owned_) {
+    if (owned.cols == cols && owned.attention_output == attention_output) return owned.activations.get();
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations, ops_->NewActivations(limits_.max_tokens, cols));
+  owned_.push_back({cols, attention_output, std::move(activations)});
+  return owned_.back().activations.get();
+}
+
+void Decoder::Forward(const BatchView& batch, KvCache* kv) {
+  SLUICE_CHECK(batch.token_ids.size() <= size_t(limits_.max_tokens));
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(limits_.max_logits));
+  ops_->BeginStep(batch);
+  ops_->Embed(*weights_.embedding, spec_.embedding_scale, x_.get());
+  if (weights_.positions != nullptr) ops_->AddPositions(*weights_.positions, x_.get());
+  for (int32_t layer = 0; layer < int32_t(spec_.layers.size()); ++layer) {
+    Attention(layer, kv);
+    Ffn(layer);
+  }
+  if (!batch.logits_rows.empty()) Logits();
+}
+
+void Decoder::MoreLogits(const BatchView& batch) {
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(limits_.max_logits));
+  ops_->BeginStep(batch);
+  Logits();
+}
+
+void Decoder::Attention(int32_t layer, KvCache* kv) {
+  const LayerSpec& spec = spec_.layers[layer];
+  const AttentionSpec& attention = spec.attention;
+  const Gqa& gqa = std::get<Gqa>(attention.kind);
+  const LayerWeights& weights = weights_.layers[layer];
+
+  QkvArgs qkv;
+  qkv.x = x_.get();
+  qkv.norm = MakeNorm(spec.pre_attn, weights.pre_attn);
+  qkv.qkv = weights.qkv.get();
+  qkv.bias = weights.qkv_bias.get();
+  qkv.heads = MakeHeads(gqa);
+  qkv.qk_norm = {gqa.qk_norm.kind, gqa.qk_norm.norm, weights.q_norm.get(), weights.k_norm.get(),
+                 gqa.qk_norm.after_rope};
+  if (attention.rope.has_value()) {
+    const RopeSpec& rope = *attention.rope;
+    qkv.rope = RopeArgs{rope_tables_[rope.table].get(), rope.layout, rope.num_rotary};
+  }
+  if (attention.query_temperature.has_value()) {
+    qkv.query_temperature_floor = attention.query_temperature->floor;
+    qkv.query_temperature_coef = attention.query_temperature->coef;
+  }
+  qkv.kv = kv;
+  qkv.layer = layer;
+  qkv.kv_group = spec.kv_group;
+  qkv.q = attention_[layer].q;
+  ops_->Qkv(qkv);
+
+  AttentionArgs attend;
+  attend.q = attention_[layer].q;
+  attend.heads = qkv.heads;
+  attend.kv = kv;
+  attend.layer = layer;
+  attend.kv_group = spec.kv_group;
+  attend.scale = attention.scale;
+  attend.softcap = attention.softcap;
+  attend.mask = attention.mask;
+  attend.sinks = weights.sinks.get();
+  attend.out = attention_[layer].out;
+  ops_->Attention(attend);
+
+  ProjectArgs project;
+  project.in = attention_[layer].out;
+  project.weight = weights.attn_out.get();
+  project.bias = weights.attn_out_bias.get();
+  project.post_norm = MakeNorm(spec.post_attn, weights.post_attn);
+  project.x = x_.get();
+  ops_->Project(project);
+}
+
+void Decoder::Ffn(int32_t layer) {
+  const LayerSpec& spec = spec_.layers[layer];
+  const DenseFfn& ffn = std::get<DenseFfn>(spec.ffn);
+  const LayerWeights& weights = weights_.layers[layer];
+  DenseFfnArgs args;
+  args.norm = MakeNorm(spec.pre_ffn, weights.pre_ffn);
+  args.gate_up = weights.gate_up.get();
+  args.gate_up_bias = weights.gate_up_bias.get();
+  args.gated = ffn.gated;
+  args.activation = ffn.activation.kind;
+  args.alpha = ffn.activation.alpha;
+  args.limit = ffn.activation.limit;
+  args.down = weights.down.get();
+  args.down_bias = weights.down_bias.get();
+  args.post_norm = MakeNorm(spec.post_ffn, weights.post_ffn);
+  args.x = x_.get();
+  ops_->Ffn(args);
+}
+
+void Decoder::Logits() {
+  LogitsArgs args;
+  args.x = x_.get();
+  args.norm = *MakeNorm(spec_.final_norm, weights_.final_norm);
+  args.head = weights_.head != nullptr ? weights_.head.get() : weights_.embedding.get();
+  args.scale = spec_.logit_scale;
+  args.softcap = spec_.final_softcap;
+  ops_->Logits(args);
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+// The forward pass, written once: from the rows of a step, over a model's spec and weights and the paged KV cache, to
+// logits. What it runs on is Ops' business.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/spec.h"
+#include "engine/model/weights.h"
+#include "engine/ops/ops.h"
+
+namespace sluice {
+
+// The largest step there will be.
+struct DecoderLimits {
+  int32_t max_tokens = 0;    // rows of a step
+  int32_t max_logits = 0;    // rows of logits asked for at a time
+  int32_t max_position = 0;  // positions are below this
+};
+
+// The cache that a model of this spec needs, layer by layer. REQUIRES: CheckRunnable(spec) is OK.
+KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t block_size, KvDType dtype);
+
+// One caller at a time. Allocates at creation only.
+class Decoder {
+ public:
+  // Reserves the step's buffers on the device. `ops` made the weights and outlives the decoder. UNIMPLEMENTED for what
+  // CheckRunnable refuses; errors of the device are passed on.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Create(ModelSpec spec, ModelWeights weights, Ops* ops,
+                                                         const DecoderLimits& limits);
+
+  const ModelSpec& spec() const { return spec_; }
+  const ModelWeights& weights() const { return weights_; }
+  const DecoderLimits& limits() const { return limits_; }
+
+  // Computes the rows of `batch`, writes their K and V into `kv`, and leaves the logits of batch.logits_rows with Ops.
+  // REQUIRES: the batch keeps to the limits; kv has the shape of MakeKvCacheShape.
+  void Forward(const BatchView& batch, KvCache* kv);
+
+  // Logits of other rows of the step that Forward has just computed: `batch` is the same but for logits_rows.
+  void MoreLogits(const BatchView& batch);
+
+ private:
+  // What one layer's attention works on; layers of equal width share it.
+  struct AttentionBuffers {
+    Activations* q = nullptr;    // [max_tokens, num_heads * head_dim]
+    Activations* out = nullptr;  // [max_tokens, num_heads * value_head_dim]
+  };
+
+  Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderLimits& limits);
+  absl::Status Allocate();
+  absl::StatusOr<Activations*> Buffer(int64_t cols, bool attention_output);
+
+  void Attention(int32_t layer, KvCache* kv);
+  void Ffn(int32_t layer);
+  void Logits();
+
+  const ModelSpec spec_;
+  const ModelWeights weights_;
+  Ops* const ops_;
+  const DecoderLimits limits_;
+
+  std::vector<std::unique_ptr<RopeTableData>> rope_tables_;
+  std::unique_ptr<Activations> x_;  // [max_tokens, d_model] the residual stream
+  struct Owned {
+    int64_t cols;
+    bool attention_output;
+    std::unique_ptr<Activations> activations;
+  };
+  std::vector<Owned> owned_;
+  std::vector<AttentionBuffers> attention_;  // by layer
+};
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// The weights of a model, found by name, checked against the spec's shapes and brought onto a device. Matrices that are
+// read together (q|k|v, gate|up) become one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/base/tensor_view.h"
+#include "engine/model/registry.h"
+#include "engine/model/spec.h"
+#include "engine/ops/ops.h"
+
+namespace sluice {
+
+// Absent parts are null: a norm the layer does not have, a bias where none of the fused parts has one.
+struct NormWeights {
+  std::unique_ptr<VectorWeights> weight, bias;
+};
+
+struct LayerWeights {
+  NormWeights pre_attn, post_attn, pre_ffn, post_ffn;
+  std::unique_ptr<LinearWeights> qkv;       // parts q, k, v
+  std::unique_ptr<VectorWeights> qkv_bias;  // zeros where one of the parts has no bias
+  std::unique_ptr<VectorWeights> q_norm, k_norm;
+  std::unique_ptr<VectorWeights> sinks;
+  std::unique_ptr<LinearWeights> attn_out;
+  std::unique_ptr<VectorWeights> attn_out_bias;
+  std::unique_ptr<LinearWeights> gate_up;  // or up alone, where the FFN has no gate
+  std::unique_ptr<VectorWeights> gate_up_bias;
+  std::unique_ptr<LinearWeights> down;
+  std::unique_ptr<VectorWeights> down_bias;
+};
+
+struct ModelWeights {
+  std::unique_ptr<LinearWeights> embedding;
+  std::unique_ptr<LinearWeights> positions;  // learned ones
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  std::unique_ptr<LinearWeights> head;  // null: the embedding
+
+  int64_t resident_bytes = 0;  // of all matrices
+};
+
+// OK if every layer is of a kind that LoadWeights and Decoder can run; otherwise UNIMPLEMENTED naming the feature.
+absl::Status CheckRunnable(const ModelSpec& spec);
+
+// Loads what `spec` calls for from `tensors`, whose bytes may go away afterwards. `file` stands for the source in
+// errors. INVALID_ARGUMENT names the tensor that is missing, unknown or of another shape, with what was found and what
+// was expected; errors of the device are passed on. REQUIRES: ValidateModelSpec(spec) and CheckRunnable(spec) are OK.
+absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, TensorNaming naming,
+                                         absl::Span<const TensorView> tensors, const std::string& file, Ops* ops);
+
+}  // namespace sluice
