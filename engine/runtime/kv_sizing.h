@@ -1,0 +1,43 @@
+// How many KV blocks there are, from what the model needs per token and the memory there is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "engine/model/spec.h"
+#include "engine/ops/ops.h"
+
+namespace sluice {
+
+// Bytes of one block over all layers. REQUIRES: CheckRunnable(spec) is OK.
+int64_t KvBlockBytes(const ModelSpec& spec, int32_t block_size, KvDType dtype);
+
+struct KvSizingOptions {
+  std::optional<int64_t> kv_memory_bytes;  // --kv-memory; none: auto
+  int32_t block_size = 16;
+  KvDType dtype = KvDType::kF16;
+  std::optional<int32_t> max_model_len;  // --max-model-len; none: the trained context, or what fits
+  int32_t max_num_seqs = 64;
+};
+
+struct KvSizing {
+  int32_t num_blocks = 0;
+  int32_t max_model_len = 0;
+  int64_t bytes = 0;  // num_blocks blocks
+};
+
+// `available_bytes` is what the process may still take (AvailableMemoryBytes), once the weights are loaded.
+//   --kv-memory BYTES: as many blocks as fit into it; RESOURCE_EXHAUSTED if it is more than what is available.
+//   auto: max_num_seqs sequences of max_model_len if half of what is available allows it, otherwise that half; at most
+//   8 GiB.
+// A max_model_len that was asked for and does not fit is RESOURCE_EXHAUSTED with needed and available bytes and the
+// flags to change; one that was not asked for shrinks to what fits. INVALID_ARGUMENT: max_model_len is over the trained
+// context, or a number that is not positive.
+absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, int64_t available_bytes);
+
+// The smaller of the machine's available memory (/proc/meminfo) and what is left under the memory limit of the
+// process's control group (v2 and v1). Where neither can be read: 1 GiB.
+int64_t AvailableMemoryBytes();
+
+}  // namespace sluice

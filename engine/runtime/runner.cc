@@ -1,0 +1,147 @@
+#include "engine/runtime/runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/status_macros.h"
+
+namespace sluice {
+namespace {
+
+template <typename T>
+std::span<const T> View(const std::vector<T>& values) {
+  return {values.data(), values.size()};
+}
+template <typename T>
+std::span<const T> View(absl::Span<const T> values) {
+  return {values.data(), values.size()};
+}
+
+SampleRow MakeSampleRow(const SampleEntry& entry, int32_t first_row, std::vector<TokenBias>* bias) {
+  const SamplingParams& params = *entry.params;
+  bias->clear();
+  for (const LogitBias& b : params.logit_bias) bias->push_back({b.token, b.bias});
+  SampleRow row;
+  row.logits_row = entry.logits_index - first_row;
+  row.temperature = params.temperature;
+  row.min_p = params.min_p;
+  row.top_p = params.top_p;
+  row.top_k = params.top_k;
+  row.repetition_penalty = params.repetition_penalty;
+  row.frequency_penalty = params.frequency_penalty;
+  row.presence_penalty = params.presence_penalty;
+  row.prompt_tokens = View(entry.prompt_tokens);
+  row.output_tokens = View(entry.output_tokens);
+  row.masked_tokens = View(entry.masked_tokens);
+  row.logit_bias = View(*bias);
+  row.seed = params.seed;
+  row.position = entry.position;
+  row.num_logprobs = params.logprobs;
+  return row;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
+                                                       const RunnerOptions& options) {
+  SLUICE_CHECK(options.num_blocks > 0 && options.max_num_seqs > 0 && options.max_num_batched_tokens > 0);
+  std::unique_ptr<Runner> runner(new Runner(std::move(ops), options));
+  const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
+  SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
+  const DecoderLimits limits{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len};
+  SLUICE_ASSIGN_OR_RETURN(runner->decoder_,
+                          Decoder::Create(std::move(spec), std::move(weights), runner->ops_.get(), limits));
+  SLUICE_RETURN_IF_ERROR(runner->WarmUp());
+  return runner;
+}
+
+absl::Status Runner::WarmUp() {
+  // One token of one sequence, into block 0, which nobody owns yet.
+  const SamplingParams params;
+  StepPlan plan;
+  plan.token_ids = {0};
+  plan.positions = {0};
+  plan.row_starts = {0, 1};
+  plan.context_lens = {1};
+  const int32_t num_groups =
+      1 + std::max_element(spec().layers.begin(), spec().layers.end(), [](const LayerSpec& a, const LayerSpec& b) {
+            return a.kv_group < b.kv_group;
+          })->kv_group;
+  plan.kv_groups.assign(num_groups, KvGroupPlan{{0}, {0}, 1});
+  plan.logits_rows = {0};
+  SampleEntry& entry = plan.samples.emplace_back();
+  entry.position = 1;
+  entry.params = &params;
+  return Run(plan).status();
+}
+
+absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
+  groups_.clear();
+  for (const KvGroupPlan& group : plan.kv_groups) {
+    groups_.push_back({View(group.slot_mapping), View(group.block_tables), group.block_table_stride});
+  }
+  BatchView batch;
+  batch.token_ids = View(plan.token_ids);
+  batch.positions = View(plan.positions);
+  batch.row_starts = View(plan.row_starts);
+  batch.context_lens = View(plan.context_lens);
+  batch.kv_groups = View(groups_);
+
+  const std::span<const int32_t> logits_rows = View(plan.logits_rows);
+  const int32_t num_logits = int32_t(logits_rows.size());
+  const int32_t at_once = options_.max_num_seqs;
+  batch.logits_rows = logits_rows.first(size_t(std::min(num_logits, at_once)));
+  decoder_->Forward(batch, kv_.get());
+
+  StepResult result;
+  result.samples.resize(plan.samples.size());
+  result.prompt_logprobs.resize(plan.prompt_logprobs.size());
+  for (int32_t first = 0; first < num_logits; first += at_once) {
+    const int32_t count = std::min(at_once, num_logits - first);
+    if (first > 0) {
+      batch.logits_rows = logits_rows.subspan(size_t(first), size_t(count));
+      decoder_->MoreLogits(batch);
+    }
+    SLUICE_RETURN_IF_ERROR(Sample(plan, first, count, &result));
+  }
+  return result;
+}
+
+absl::Status Runner::Sample(const StepPlan& plan, int32_t first, int32_t count, StepResult* result) {
+  const auto here = [&](int32_t logits_index) { return logits_index >= first && logits_index < first + count; };
+  sample_rows_.clear();
+  sample_entries_.clear();
+  if (biases_.size() < plan.samples.size()) biases_.resize(plan.samples.size());
+  for (size_t i = 0; i < plan.samples.size(); ++i) {
+    if (!here(plan.samples[i].logits_index)) continue;
+    sample_rows_.push_back(MakeSampleRow(plan.samples[i], first, &biases_[i]));
+    sample_entries_.push_back(i);
+  }
+  if (!sample_rows_.empty()) {
+    sample_results_.assign(sample_rows_.size(), SampleResult{});
+    SLUICE_RETURN_IF_ERROR(ops_->Sample(View(sample_rows_), sample_results_));
+    for (size_t i = 0; i < sample_rows_.size(); ++i) {
+      SampleResult& sample = sample_results_[i];
+      result->samples[sample_entries_[i]] = {sample.token, sample.finite, std::move(sample.logprobs)};
+    }
+  }
+
+  logprob_rows_.clear();
+  logprob_entries_.clear();
+  for (size_t i = 0; i < plan.prompt_logprobs.size(); ++i) {
+    const PromptLogprobEntry& entry = plan.prompt_logprobs[i];
+    if (!here(entry.logits_index)) continue;
+    logprob_rows_.push_back({entry.logits_index - first, entry.token, entry.num_top});
+    logprob_entries_.push_back(i);
+  }
+  if (logprob_rows_.empty()) return absl::OkStatus();
+  logprob_results_.assign(logprob_rows_.size(), TokenLogprobs{});
+  SLUICE_RETURN_IF_ERROR(ops_->Logprobs(View(logprob_rows_), logprob_results_));
+  for (size_t i = 0; i < logprob_rows_.size(); ++i) {
+    result->prompt_logprobs[logprob_entries_[i]] = std::move(logprob_results_[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// The device side of a step: a plan's arrays go in, the forward pass runs, drawn tokens come out.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/decoder.h"
+#include "engine/ops/ops.h"
+#include "engine/scheduler/step_runner.h"
+
+namespace sluice {
+
+struct RunnerOptions {
+  int32_t block_size = 16;
+  int32_t num_blocks = 0;
+  KvDType kv_dtype = KvDType::kF16;
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 512;
+};
+
+// Owns the device, the weights, the decoder and the KV cache. One caller thread; nothing allocates on the device once
+// Create has returned.
+class Runner : public StepRunner {
+ public:
+  // `weights` were made by `ops`. Reserves everything a step can need and runs one to warm up. Errors of the device
+  // (memory above all) are passed on.
+  static absl::StatusOr<std::unique_ptr<Runner>> Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
+                                                        const RunnerOptions& options);
+
+  // More rows of logits than max_num_seqs (prompt log-probabilities) are taken in several goes, so that the buffer for
+  // them stays small.
+  absl::StatusOr<StepResult> Run(const StepPlan& plan) override;
+
+  const RunnerOptions& options() const { return options_; }
+  const ModelSpec& spec() const { return decoder_->spec(); }
+  int64_t weight_bytes() const { return decoder_->weights().resident_bytes; }
+  int64_t kv_bytes() const { return kv_->shape().bytes(); }
+  // For tests and tools: the device holds the logits of the last Run's last `max_num_seqs` rows.
+  Ops& ops() { return *ops_; }
+
+ private:
+  Runner(std::unique_ptr<Ops> ops, const RunnerOptions& options) : ops_(std::move(ops)), options_(options) {}
+  absl::Status WarmUp();
+
+  // Draws and reports for the logits rows [first, first + count) of the plan, which are on the device now.
+  absl::Status Sample(const StepPlan& plan, int32_t first, int32_t count, StepResult* result);
+
+  // Order matters: everything below is made by ops_ and goes before it.
+  const std::unique_ptr<Ops> ops_;
+  const RunnerOptions options_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Decoder> decoder_;
+
+  // Reused from step to step.
+  std::vector<KvGroupView> groups_;
+  std::vector<SampleRow> sample_rows_;
+  std::vector<SampleResult> sample_results_;
+  std::vector<size_t> sample_entries_;  // index into plan.samples of each row
+  std::vector<std::vector<TokenBias>> biases_;
+  std::vector<LogprobRow> logprob_rows_;
+  std::vector<TokenLogprobs> logprob_results_;
+  std::vector<size_t> logprob_entries_;
+};
+
+}  // namespace sluice
