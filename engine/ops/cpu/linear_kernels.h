@@ -31,7 +31,8 @@ struct ActivationRows {
 using TileFunction = void (*)(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes,
                               int rows, float* out, PrefetchAhead ahead);
 
-// x[k] -> k / 32 blocks. Each x becomes the nearest multiple of scale = max|x| / range. A block that holds a NaN or an
+// x[k] -> k / 32 blocks. Each x becomes the nearest multiple of scale = max|x| / range, ties to even (in
+// f32: at 15 bits 0.503 steps at most). A block that holds a NaN or an
 // infinity gets scale NaN, so every output that reads it is NaN; one whose largest magnitude is below range * 2^-126
 // (its scale would be subnormal) counts as zero. REQUIRES: k a multiple of 32.
 using QuantizeFunction = void (*)(const float* x, int64_t k, void* blocks);
