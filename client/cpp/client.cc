@@ -121,7 +121,8 @@ class ClientImpl final : public Client {
         admin_(v1::AdminService::NewStub(channel)),
         health_(grpc::health::v1::Health::NewStub(channel)) {}
 
-  absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request, const CallOptions& options) override {
+  absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request,
+                                                const CallOptions& options) override {
     return Unary<v1::CompleteResponse>(*generation_, &v1::GenerationService::Stub::Complete, request, options);
   }
   absl::StatusOr<v1::ChatResponse> Chat(const v1::ChatRequest& request, const CallOptions& options) override {
@@ -150,7 +151,8 @@ class ClientImpl final : public Client {
         .status();
   }
 
-  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request, const CallOptions& options) override {
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                const CallOptions& options) override {
     return Unary<v1::TokenizeResponse>(*tokenizer_, &v1::TokenizerService::Stub::Tokenize, request, options);
   }
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
@@ -162,7 +164,8 @@ class ClientImpl final : public Client {
     return Unary<v1::RenderChatResponse>(*tokenizer_, &v1::TokenizerService::Stub::RenderChat, request, options);
   }
   absl::StatusOr<v1::ListModelsResponse> ListModels(const CallOptions& options) override {
-    return Unary<v1::ListModelsResponse>(*model_, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(), options);
+    return Unary<v1::ListModelsResponse>(*model_, &v1::ModelService::Stub::ListModels, v1::ListModelsRequest(),
+                                         options);
   }
 
   absl::StatusOr<HealthStatus> CheckHealth(const std::string& service, const CallOptions& options) override {

@@ -1,5 +1,5 @@
-// The C++ client of a Sluice server: synchronous calls, callback streams that cancel themselves when their handle goes, and
-// errors as absl::Status with what the server said about them. Needs no gRPC header to be used.
+// The C++ client of a Sluice server: synchronous calls, callback streams that cancel themselves when their handle goes,
+// and errors as absl::Status with what the server said about them. Needs no gRPC header to be used.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ struct ClientOptions {
 };
 
 struct CallOptions {
-  std::optional<std::chrono::milliseconds> timeout;             // the call's deadline
-  std::vector<std::pair<std::string, std::string>> metadata;    // keys in lower case
+  std::optional<std::chrono::milliseconds> timeout;           // the call's deadline
+  std::vector<std::pair<std::string, std::string>> metadata;  // keys in lower case
 };
 
 struct FieldViolation {
@@ -68,11 +68,13 @@ enum class HealthStatus { kServing, kNotServing, kServiceUnknown };
 // Thread-safe.
 class Client {
  public:
-  // `target` is host:port or any gRPC name ("dns:///sluice:50051"; addresses of one name share the load). Does not connect yet.
+  // `target` is host:port or any gRPC name ("dns:///sluice:50051"; addresses of one name share the load). Does not
+  // connect yet.
   static std::unique_ptr<Client> Create(const std::string& target, const ClientOptions& options = {});
   virtual ~Client() = default;
 
-  virtual absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request, const CallOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request,
+                                                        const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::ChatResponse> Chat(const v1::ChatRequest& request, const CallOptions& options = {}) = 0;
   virtual std::unique_ptr<Stream> StreamComplete(const v1::StreamCompleteRequest& request, StreamHandler handler,
                                                  const CallOptions& options = {}) = 0;
@@ -80,7 +82,8 @@ class Client {
                                              const CallOptions& options = {}) = 0;
   virtual absl::Status CancelRequest(const std::string& request_id, const CallOptions& options = {}) = 0;
 
-  virtual absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request, const CallOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                        const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                             const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::RenderChatRequest& request,

@@ -1,0 +1,43 @@
+// What a load test measures, after inference-perf's definitions: TTFT = first token - send; ITL = each gap between two
+// deltas; TPOT = (e2e - TTFT) / (tokens - 1) of a request; e2e = last event - send.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+struct RequestRecord {
+  bool ok = false;
+  std::string error;  // code and reason, if not ok
+  int64_t sent_ns = 0;
+  std::vector<int64_t> delta_ns;  // arrival of each delta that brought a token
+  int64_t done_ns = 0;
+  int64_t prompt_tokens = 0, completion_tokens = 0;
+};
+
+// The value below which the share p (0 to 1) of the values lies, linear between neighbours; 0 for no values.
+double Percentile(std::vector<double> values, double p);
+
+struct Summary {
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
+};
+Summary Summarise(const std::vector<double>& values);
+
+struct BenchReport {
+  int64_t succeeded = 0, failed = 0;
+  double duration_s = 0;  // first send to last end
+  double requests_per_s = 0, output_tokens_per_s = 0, total_tokens_per_s = 0;
+  Summary ttft_ms, itl_ms, tpot_ms, e2e_ms;
+  std::map<std::string, int64_t> errors;
+};
+BenchReport MakeReport(const std::vector<RequestRecord>& records);
+std::string ToText(const BenchReport& report);
+std::string ToJson(const BenchReport& report);
+
+// Send times of a Poisson process, in seconds from the start: gaps are exponential with mean 1 / rate.
+std::vector<double> PoissonTimes(int64_t count, double rate_per_s, uint64_t seed);
+
+}  // namespace sluice::cli

@@ -1,0 +1,39 @@
+// A conversation: its messages, the flags of the next answer, and how they are kept in a file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/cli/generate_options.h"
+#include "client/cpp/client.h"
+
+namespace sluice::cli {
+
+class ChatSession {
+ public:
+  ChatSession(std::unique_ptr<client::Client> client, GenerateFlags flags, client::CallOptions options);
+
+  // Replaces the system message; empty removes it.
+  void SetSystem(const std::string& text);
+
+  // Sends the conversation and `text`, prints the answer, returns the exit code. An answer that was interrupted stays
+  // in the conversation as far as it came; a question that failed does not.
+  int Ask(const std::string& text);
+
+  void Clear();  // all but the system message
+  const std::vector<v1::ChatMessage>& messages() const { return messages_; }
+  GenerateFlags& flags() { return flags_; }
+
+  // The conversation as JSON: {"messages": [{"role", "content"}, ...]}. Errors name the file.
+  absl::Status Save(const std::string& path) const;
+  absl::Status Load(const std::string& path);
+
+ private:
+  const std::unique_ptr<client::Client> client_;
+  GenerateFlags flags_;
+  const client::CallOptions options_;
+  std::vector<v1::ChatMessage> messages_;
+};
+
+}  // namespace sluice::cli

@@ -1,0 +1,73 @@
+// sluice inspect: what a model file or a config.json says about memory, without a server.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
+#include "engine/model/registry.h"
+#include "engine/model/summary.h"
+
+namespace sluice::cli {
+namespace {
+
+struct Flags {
+  std::string path, kv_dtype = "f16";
+  int64_t context = 0;
+  bool json = false;
+};
+
+const std::map<std::string, int32_t>& KvBytes() {
+  static const auto& bytes = *new std::map<std::string, int32_t>{{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"fp8_e4m3", 1}};
+  return bytes;
+}
+
+std::string ToJson(const ModelSpec& spec, int32_t bytes_per_value, int64_t context) {
+  const ModelSummary summary = SummarizeModel(spec);
+  return nlohmann::ordered_json{{"architecture", summary.architecture},
+                                {"num_layers", summary.num_layers},
+                                {"d_model", summary.d_model},
+                                {"vocab_size", summary.vocab_size},
+                                {"max_position", summary.max_position},
+                                {"attention", summary.attention},
+                                {"ffn", summary.ffn},
+                                {"features", summary.features},
+                                {"num_parameters", summary.num_parameters},
+                                {"num_active_parameters", summary.num_active_parameters},
+                                {"kv_bytes_per_token", summary.kv_values_per_token * bytes_per_value},
+                                {"context", context},
+                                {"kv_bytes_for_context", sluice::KvBytes(spec, context, bytes_per_value)}}
+      .dump(2);
+}
+
+int Run(const Flags& flags) {
+  absl::StatusOr<ModelSpec> spec = ReadModelSpec(flags.path);
+  if (!spec.ok()) return Report(spec.status());
+  const int32_t bytes_per_value = KvBytes().at(flags.kv_dtype);
+  const int64_t context = flags.context > 0 ? flags.context : spec->max_position;
+  std::cout << (flags.json ? ToJson(*spec, bytes_per_value, context) + "\n"
+                           : FormatModelSummary(*spec, bytes_per_value, context))
+            << std::flush;
+  return kExitOk;
+}
+
+}  // namespace
+
+Command AddInspect(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Parameters, features and KV bytes of a GGUF file or a config.json");
+  command->add_option("model", flags->path, "A .gguf file, a config.json or a folder with one")->required();
+  command->add_option("--context", flags->context, "Tokens (default: what the model was trained for)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command->add_option("--kv-dtype", flags->kv_dtype, "How keys and values are stored")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8_e4m3"}))
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  return [flags] { return Run(*flags); };
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,70 @@
+// sluice tokenize: text to token ids and back.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/commands.h"
+#include "client/cli/terminal.h"
+#include "client/cpp/client.h"
+
+namespace sluice::cli {
+namespace {
+
+struct Flags {
+  std::string model, text;
+  std::vector<uint32_t> ids;
+  bool no_special = false, json = false;
+};
+
+int Run(const Flags& flags, bool has_text, const Globals& globals) {
+  const auto client = client::Client::Create(globals.server);
+  if (!flags.ids.empty()) {
+    v1::DetokenizeRequest request;
+    request.set_model(flags.model);
+    for (uint32_t id : flags.ids) request.add_token_ids(id);
+    auto response = client->Detokenize(request);
+    if (!response.ok()) return Report(response.status());
+    std::cout << (flags.json ? nlohmann::ordered_json{{"text", response->text()}}.dump(2) : response->text())
+              << std::endl;
+    return kExitOk;
+  }
+  v1::TokenizeRequest request;
+  request.set_model(flags.model);
+  std::string text = flags.text;
+  if (!has_text && StdinIsTerminal()) return UsageError("no text: give --text, --detokenize IDS or text on stdin");
+  if (!has_text && !ReadStdin(&text)) return UsageError("the text on stdin is not valid UTF-8");
+  request.set_text(text);
+  if (flags.no_special) request.set_parse_special(false);
+  auto response = client->Tokenize(request);
+  if (!response.ok()) return Report(response.status());
+  if (flags.json) {
+    nlohmann::ordered_json object;
+    object["token_ids"] = std::vector<uint32_t>(response->token_ids().begin(), response->token_ids().end());
+    std::cout << object.dump(2) << std::endl;
+    return kExitOk;
+  }
+  for (int i = 0; i < response->token_ids_size(); ++i) {
+    // A token may be part of a character; JSON's replacement character shows that.
+    const nlohmann::json bytes = response->token_bytes(i);
+    std::cout << response->token_ids(i) << "\t" << bytes.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+  }
+  std::cout.flush();
+  return kExitOk;
+}
+
+}  // namespace
+
+Command AddTokenize(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("tokenize", "Split a text into tokens, or join tokens with --detokenize");
+  CLI::Option* text = command->add_option("--text", flags->text, "The text (default: stdin)");
+  command->add_option("--detokenize", flags->ids, "Token ids to join, separated by commas")->delimiter(',');
+  command->add_option("--model", flags->model, "Name of the served model (default: the only one)");
+  command->add_flag("--no-special", flags->no_special, "Special tokens spelled out in the text are ordinary text");
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  return [flags, text, &globals] { return Run(*flags, text->count() > 0, globals); };
+}
+
+}  // namespace sluice::cli
