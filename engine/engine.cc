@@ -234,7 +234,9 @@ void Engine::Impl::ApplyInbox() {
 
 void Engine::Impl::Step() {
   const int64_t start_ns = clock_.NowNs();
-  absl::StatusOr<StepResult> result = runner_->Run(scheduler_.Plan(start_ns));
+  const StepPlan& plan = scheduler_.Plan(start_ns);
+  PublishStats();  // a step is long: whoever was admitted no longer waits
+  absl::StatusOr<StepResult> result = runner_->Run(plan);
   const int64_t end_ns = clock_.NowNs();
   if (!result.ok()) {
     fault_ = WithReason(absl::InternalError(absl::StrCat("the device failed: ", result.status().message())),

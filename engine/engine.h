@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// A consistent picture, taken by the engine thread after each step and each inbox.
+// A consistent picture, taken by the engine thread after each inbox, each plan and each step.
 struct EngineStats {
   int32_t num_running = 0;
   int32_t num_waiting = 0;

@@ -1,0 +1,189 @@
+#include "engine/scheduler/block_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+std::vector<int32_t> AllocateAll(BlockPool* pool) {
+  std::vector<int32_t> blocks;
+  while (pool->num_available() > 0) blocks.push_back(pool->Allocate());
+  return blocks;
+}
+
+void ReleaseAll(BlockPool* pool, const std::vector<int32_t>& blocks) {
+  for (int32_t block : blocks) pool->Release(block);
+}
+
+TEST(BlockPoolTest, HandsOutEveryBlockOnce) {
+  BlockPool pool(7);
+  const std::vector<int32_t> blocks = AllocateAll(&pool);
+  EXPECT_EQ(std::set<int32_t>(blocks.begin(), blocks.end()), (std::set<int32_t>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(pool.num_live(), 7);
+  EXPECT_EQ(pool.num_free(), 0);
+  ReleaseAll(&pool, blocks);
+  EXPECT_EQ(pool.num_live(), 0);
+  EXPECT_EQ(pool.num_free(), 7);
+  pool.CheckInvariants();
+}
+
+TEST(BlockPoolTest, ReusesTheMostRecentlyFreedBlockFirst) {
+  BlockPool pool(8);
+  const int32_t a = pool.Allocate();
+  const int32_t b = pool.Allocate();
+  pool.Release(a);
+  pool.Release(b);
+  EXPECT_EQ(pool.Allocate(), b);
+  EXPECT_EQ(pool.Allocate(), a);
+  ReleaseAll(&pool, {a, b});
+}
+
+TEST(BlockPoolTest, ASharedBlockIsLiveUntilItsLastHolderGoes) {
+  BlockPool pool(2);
+  const int32_t block = pool.Allocate();
+  pool.AddRef(block);
+  pool.Release(block);
+  EXPECT_EQ(pool.num_live(), 1);
+  EXPECT_EQ(pool.ref_count(block), 1);
+  pool.Release(block);
+  EXPECT_EQ(pool.num_live(), 0);
+  EXPECT_EQ(pool.num_free(), 2);
+}
+
+TEST(BlockPoolTest, KeptContentsOutliveTheirHolderAndCanBeTakenUpAgain) {
+  BlockPool pool(2);
+  const int32_t block = pool.Allocate();
+  pool.KeepContents(block);
+  pool.Release(block);
+  EXPECT_EQ(pool.num_live(), 0);
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_EQ(pool.num_free(), 1);
+  EXPECT_EQ(pool.num_available(), 2);
+  pool.AddRef(block);
+  EXPECT_EQ(pool.num_live(), 1);
+  EXPECT_EQ(pool.num_cached(), 0);
+  pool.Release(block);
+  EXPECT_EQ(pool.num_cached(), 1) << "still kept after the second holder";
+  pool.CheckInvariants();
+}
+
+TEST(BlockPoolTest, GivesCachedBlocksAwayLastAndTheLongestUnusedFirst) {
+  BlockPool pool(4);
+  const std::vector<int32_t> blocks = AllocateAll(&pool);
+  pool.KeepContents(blocks[0]);
+  pool.KeepContents(blocks[1]);
+  pool.KeepContents(blocks[2]);
+  ReleaseAll(&pool, {blocks[2], blocks[0], blocks[3], blocks[1]});
+  pool.AddRef(blocks[2]);  // used again, hence the youngest of the cached ones
+  pool.Release(blocks[2]);
+  EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{blocks[3], blocks[0], blocks[1], blocks[2]}));
+  ReleaseAll(&pool, blocks);
+  EXPECT_EQ(pool.num_free(), 4) << "a block handed out anew has lost its contents";
+}
+
+TEST(BlockPoolTest, CountsAddUpUnderRandomUse) {
+  std::mt19937 rng(1);
+  BlockPool pool(50);
+  std::vector<int32_t> holders;  // one entry per reference
+  std::set<int32_t> cached;
+  for (int i = 0; i < 20000; ++i) {
+    const int op = int(rng() % 8);
+    if (op < 3 && pool.num_available() > 0) {
+      const int32_t block = pool.Allocate();
+      cached.erase(block);
+      EXPECT_EQ(pool.ref_count(block), 1);
+      holders.push_back(block);
+    } else if (op == 3 && !cached.empty()) {
+      const int32_t block = *cached.begin();
+      cached.erase(cached.begin());
+      pool.AddRef(block);
+      holders.push_back(block);
+    } else if (op == 4 && !holders.empty()) {
+      const int32_t block = holders[rng() % holders.size()];
+      pool.AddRef(block);
+      holders.push_back(block);
+    } else if (!holders.empty()) {
+      std::swap(holders[rng() % holders.size()], holders.back());
+      const int32_t block = holders.back();
+      holders.pop_back();
+      if (op == 5) {
+        pool.KeepContents(block);
+        if (pool.ref_count(block) == 1) cached.insert(block);
+      }
+      const int32_t num_cached = pool.num_cached();
+      pool.Release(block);
+      if (pool.num_cached() > num_cached) cached.insert(block);
+    }
+    ASSERT_EQ(pool.num_live() + pool.num_cached() + pool.num_free(), pool.num_total());
+    ASSERT_EQ(pool.num_live(), int32_t(std::set<int32_t>(holders.begin(), holders.end()).size()));
+    ASSERT_EQ(pool.num_cached(), int32_t(cached.size()));
+    if (i % 100 == 0) pool.CheckInvariants();
+  }
+  ReleaseAll(&pool, holders);
+}
+
+TEST(BlockTableTest, GrowsAllOrNothing) {
+  BlockPool pool(4);
+  BlockTable a(&pool);
+  BlockTable b(&pool);
+  EXPECT_TRUE(a.GrowTo(3));
+  EXPECT_FALSE(b.GrowTo(2));
+  EXPECT_EQ(b.size(), 0);
+  EXPECT_EQ(pool.num_free(), 1);
+  EXPECT_TRUE(b.GrowTo(1));
+  EXPECT_TRUE(a.GrowTo(2)) << "long enough already";
+  EXPECT_EQ(a.size(), 3);
+}
+
+TEST(BlockTableTest, GivesItsBlocksBackWhenItGoes) {
+  BlockPool pool(4);
+  {
+    BlockTable table(&pool);
+    ASSERT_TRUE(table.GrowTo(4));
+    EXPECT_EQ(pool.num_live(), 4);
+  }
+  EXPECT_EQ(pool.num_live(), 0);
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, TheEndOfASequenceIsEvictedBeforeItsBeginning) {
+  BlockPool pool(3);
+  std::vector<int32_t> blocks;
+  {
+    BlockTable table(&pool);
+    ASSERT_TRUE(table.GrowTo(3));
+    blocks.assign(table.blocks().begin(), table.blocks().end());
+    for (int32_t block : blocks) pool.KeepContents(block);
+  }
+  EXPECT_EQ(pool.num_cached(), 3);
+  EXPECT_EQ(pool.Allocate(), blocks[2]);
+  EXPECT_EQ(pool.Allocate(), blocks[1]);
+  EXPECT_EQ(pool.Allocate(), blocks[0]);
+  ReleaseAll(&pool, blocks);
+}
+
+TEST(BlockPoolDeathTest, DiesOfMisuse) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        BlockPool pool(2);
+        pool.Release(pool.Allocate());
+        pool.Release(0);
+      },
+      "ref_count > 0");
+  EXPECT_DEATH(
+      {
+        BlockPool pool(1);
+        pool.Allocate();
+        pool.Allocate();
+      },
+      "block >= 0");
+  EXPECT_DEATH({ BlockPool(1).Allocate(); }, "num_live_ == 0") << "a leaked block";
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// A model without weights for tests of the scheduler and the engine. Its KV cache holds token ids; what it draws is a
+// hash of everything a real model and sampler may look at: the context as read back through the block table, the seed,
+// the position, the penalised outputs. A wrong block, a lost or repeated row, a stale span: each changes the tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/engine_options.h"
+#include "engine/request.h"
+#include "engine/scheduler/step_plan.h"
+#include "engine/scheduler/step_runner.h"
+
+namespace sluice::testing {
+
+// A request with this seed gets logits without a finite value from its third output token on.
+inline constexpr uint64_t kNonfiniteSeed = 0xbad;
+
+class HashRunner : public StepRunner {
+ public:
+  explicit HashRunner(const EngineOptions& options);
+
+  // Records a test failure wherever `plan` breaks a rule of step_plan.h.
+  absl::StatusOr<StepResult> Run(const StepPlan& plan) override;
+
+  std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the step's
+
+ private:
+  void CheckShape(const StepPlan& plan) const;
+  void CheckBlocks(const StepPlan& plan) const;
+  void WriteKv(const StepPlan& plan);
+  // The tokens of positions [0, length) of a sequence, read through its block table.
+  std::vector<int32_t> ReadContext(const StepPlan& plan, int32_t sequence_index, int32_t length) const;
+
+  const EngineOptions options_;
+  std::vector<int32_t> kv_;  // [num_blocks * block_size] token ids; -1: never written
+};
+
+// What a request must get, whoever it shares its steps with.
+struct Expected {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;  // of `tokens`
+  std::vector<float> prompt_logprobs;
+  FinishReason finish_reason = FinishReason::kNone;
+  int32_t stop_token = -1;
+};
+Expected ExpectedOutput(const Request& request, const EngineOptions& options);
+
+}  // namespace sluice::testing

@@ -1,0 +1,118 @@
+// Random requests arrive, are cancelled and expire at random moments in pools too small for them. After every step the
+// books must balance (Scheduler::CheckInvariants, HashRunner's checks of the plan); in the end every request has ended
+// exactly once, and whoever was left alone got what it would have got alone in the world.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "tests/scheduler/scheduler_harness.h"
+
+namespace sluice {
+namespace {
+
+using testing::MakePrompt;
+using testing::SchedulerHarness;
+
+class RandomWorkloadTest : public ::testing::TestWithParam<int> {
+ protected:
+  int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
+  bool OneIn(int n) { return Uniform(1, n) == 1; }
+
+  EngineOptions RandomOptions() {
+    EngineOptions options;
+    options.vocab_size = Uniform(20, 200);
+    options.eos_token_ids = {options.vocab_size - 1};
+    if (OneIn(2)) options.eos_token_ids.push_back(options.vocab_size - 2);
+    options.block_size = OneIn(3) ? 1 : Uniform(2, 16);
+    options.max_model_len = Uniform(20, 200);
+    const int32_t full = BlocksFor(options.max_model_len, options.block_size);
+    options.num_blocks = Uniform(full, 3 * full);
+    options.max_num_seqs = Uniform(1, 16);
+    options.max_num_batched_tokens = std::max(options.max_num_seqs, OneIn(2) ? 7 : Uniform(1, 64));
+    options.max_prefill_tokens_beside_decodes = OneIn(2) ? 0 : Uniform(1, 16);
+    return options;
+  }
+
+  Request RandomRequest(const EngineOptions& options, int64_t now_ns) {
+    Request request;
+    const int32_t length = Uniform(1, OneIn(4) ? options.max_model_len - 1 : options.max_model_len / 4);
+    request.prompt_tokens = MakePrompt(length, Uniform(0, 1000), options.vocab_size);
+    SamplingParams& sampling = request.sampling;
+    sampling.seed = OneIn(20) ? testing::kNonfiniteSeed : uint64_t(Uniform(0, 1 << 20));
+    sampling.max_tokens = Uniform(1, options.max_model_len - length);
+    sampling.min_tokens = OneIn(3) ? Uniform(0, sampling.max_tokens) : 0;
+    sampling.ignore_eos = OneIn(2);
+    if (OneIn(4)) sampling.stop_token_ids = {Uniform(0, options.vocab_size - 1)};
+    if (OneIn(3)) sampling.logprobs = Uniform(0, 5);
+    if (OneIn(3)) sampling.prompt_logprobs = Uniform(0, 5);
+    sampling.presence_penalty = OneIn(3) ? 1 : 0;
+    if (OneIn(8)) request.deadline_ns = now_ns + Uniform(0, 400);
+    return request;
+  }
+
+  void CheckEnds(SchedulerHarness* h);
+
+  std::mt19937 rng_{uint32_t(GetParam())};
+  std::map<SequenceId, Request> requests_;
+  std::map<SequenceId, FinishReason> cancelled_;
+};
+
+void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
+  EXPECT_EQ(h->collected.num_finished(), int(requests_.size()));
+  int64_t last_scheduled_ns = 0;
+  for (const auto& [id, request] : requests_) {
+    const testing::Collected& c = h->collected[id];
+    const FinishReason reason = c.last.finish_reason;
+    const testing::Expected expected = testing::ExpectedOutput(request, h->options);
+    if (cancelled_.contains(id) && reason == cancelled_[id]) {
+      // However early it ended, what it got was right.
+      ASSERT_LE(c.tokens.size(), expected.tokens.size());
+      EXPECT_TRUE(std::equal(c.tokens.begin(), c.tokens.end(), expected.tokens.begin()));
+    } else if (reason == FinishReason::kDeadline) {
+      EXPECT_GE(c.last.timings.finish_ns, request.deadline_ns.value());
+    } else {
+      ExpectAsAlone(c, request, h->options);
+    }
+    if (c.last.timings.first_scheduled_ns > 0) {
+      EXPECT_GE(c.last.timings.first_scheduled_ns, last_scheduled_ns) << "overtook an older request";
+      last_scheduled_ns = c.last.timings.first_scheduled_ns;
+    }
+  }
+  EXPECT_EQ(h->scheduler.pool().num_live(), 0);
+  EXPECT_EQ(h->scheduler.num_waiting_tokens(), 0);
+}
+
+TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
+  SchedulerHarness h(RandomOptions());
+  ASSERT_EQ(ValidateEngineOptions(h.options), absl::OkStatus());
+  const int num_requests = 60;
+  // The oldest sequence moves by a row or more in each step and is preempted by nobody: that bounds the whole run.
+  int64_t max_steps = 0;
+  while (int(requests_.size()) < num_requests || h.scheduler.has_sequences()) {
+    while (int(requests_.size()) < num_requests && OneIn(3)) {
+      Request request = RandomRequest(h.options, h.now_ns);
+      max_steps += int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens;
+      const SequenceId id = h.Add(request);
+      requests_.emplace(id, std::move(request));
+    }
+    if (!requests_.empty() && OneIn(10)) {
+      const SequenceId id = SequenceId(Uniform(1, int(requests_.size())));
+      const FinishReason reason = OneIn(2) ? FinishReason::kCancelled : FinishReason::kStopSequence;
+      if (!h.collected[id].finished()) cancelled_[id] = reason;
+      h.Finish(id, reason);
+    }
+    h.FinishExpired();
+    if (!h.scheduler.has_sequences()) continue;
+    ASSERT_GE(--max_steps, 0) << "no progress";
+    h.Step();
+    if (HasFailure()) return;
+  }
+  CheckEnds(&h);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkloadTest, ::testing::Range(0, 200));
+
+}  // namespace
+}  // namespace sluice
