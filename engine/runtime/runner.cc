@@ -47,11 +47,13 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
                                                        const RunnerOptions& options) {
   SLUICE_CHECK(options.num_blocks > 0 && options.max_num_seqs > 0 && options.max_num_batched_tokens > 0);
   std::unique_ptr<Runner> runner(new Runner(std::move(ops), options));
+  // Declared after the runner, so that on an error the weights go before the device that made them.
+  ModelWeights held = std::move(weights);
   const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
   SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
   const DecoderLimits limits{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len};
   SLUICE_ASSIGN_OR_RETURN(runner->decoder_,
-                          Decoder::Create(std::move(spec), std::move(weights), runner->ops_.get(), limits));
+                          Decoder::Create(std::move(spec), std::move(held), runner->ops_.get(), limits));
   SLUICE_RETURN_IF_ERROR(runner->WarmUp());
   return runner;
 }

@@ -1,0 +1,74 @@
+#include "engine/model/gguf_tokenizer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace sluice {
+namespace {
+
+std::string Key(absl::string_view key) { return absl::StrCat("tokenizer.ggml.", key); }
+
+absl::StatusOr<std::optional<int32_t>> FindId(const Gguf& gguf, absl::string_view key) {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<int64_t> id, gguf.FindInt(Key(key), 0, INT32_MAX));
+  if (!id.has_value()) return std::nullopt;
+  return std::optional<int32_t>(int32_t(*id));
+}
+
+absl::Status ReadIds(const Gguf& gguf, TokenizerSpec* spec) {
+  SLUICE_ASSIGN_OR_RETURN(spec->bos_id, FindId(gguf, "bos_token_id"));
+  SLUICE_ASSIGN_OR_RETURN(spec->eos_id, FindId(gguf, "eos_token_id"));
+  SLUICE_ASSIGN_OR_RETURN(spec->eot_id, FindId(gguf, "eot_token_id"));
+  SLUICE_ASSIGN_OR_RETURN(spec->eom_id, FindId(gguf, "eom_token_id"));
+  SLUICE_ASSIGN_OR_RETURN(spec->unk_id, FindId(gguf, "unknown_token_id"));
+  SLUICE_ASSIGN_OR_RETURN(spec->pad_id, FindId(gguf, "padding_token_id"));
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(const Gguf& gguf, TokenizerSpec* spec) {
+  // Without the key, SentencePiece vocabularies start with BOS and byte-level ones do not.
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> bos, gguf.FindBool(Key("add_bos_token")));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> eos, gguf.FindBool(Key("add_eos_token")));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> space, gguf.FindBool(Key("add_space_prefix")));
+  spec->add_bos = bos.value_or(spec->model == TokenizerModel::kSentencePieceBpe);
+  spec->add_eos = eos.value_or(false);
+  spec->add_space_prefix = space.value_or(true);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf) {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<absl::string_view> model, gguf.FindString(Key("model")));
+  if (!model.has_value() || *model == "none" || *model == "no_vocab") return std::nullopt;
+  TokenizerSpec spec;
+  if (*model == "gpt2") {
+    spec.model = TokenizerModel::kByteLevelBpe;
+  } else if (*model == "llama") {
+    spec.model = TokenizerModel::kSentencePieceBpe;
+  } else {
+    return absl::UnimplementedError(absl::StrCat(gguf.name(), ": key '", Key("model"), "' is '", *model,
+                                                 "', which is not supported yet; supported are gpt2 and llama"));
+  }
+  SLUICE_ASSIGN_OR_RETURN(spec.tokens, gguf.GetStringArray(Key("tokens")));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> types, gguf.FindIntArray(Key("token_type")));
+  if (types.has_value()) {
+    for (int64_t type : *types) spec.types.push_back(static_cast<TokenType>(int32_t(type)));
+  }
+  if (spec.model == TokenizerModel::kByteLevelBpe) {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<absl::string_view> merges, gguf.GetStringArray(Key("merges")));
+    for (absl::string_view merge : merges) spec.merges.push_back(ParseMergeRule(merge));
+    SLUICE_ASSIGN_OR_RETURN(const absl::string_view pre, gguf.GetString(Key("pre")));
+    spec.pre = std::string(pre);
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(spec.scores, gguf.GetFloatArray(Key("scores")));
+  }
+  SLUICE_RETURN_IF_ERROR(ReadIds(gguf, &spec));
+  SLUICE_RETURN_IF_ERROR(ReadFlags(gguf, &spec));
+  return std::optional<TokenizerSpec>(std::move(spec));
+}
+
+}  // namespace sluice

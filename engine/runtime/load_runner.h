@@ -1,0 +1,24 @@
+// From an opened model and a device to something that runs steps.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/model/model_loader.h"
+#include "engine/ops/ops.h"
+#include "engine/runtime/kv_sizing.h"
+#include "engine/runtime/runner.h"
+
+namespace sluice {
+
+struct LoadRunnerOptions {
+  KvSizingOptions kv;  // its max_num_seqs, block_size and dtype hold for the runner too
+  int32_t max_num_batched_tokens = 512;
+};
+
+// Loads the weights, sizes the KV cache from the memory that is left then, reserves everything and warms up. What was
+// decided (blocks, context) is in the runner's options. Errors: those of LoadWeights, SizeKvCache and Runner::Create.
+absl::StatusOr<std::unique_ptr<Runner>> LoadRunner(const LoadedModel& model, std::unique_ptr<Ops> ops,
+                                                   const LoadRunnerOptions& options);
+
+}  // namespace sluice
