@@ -236,10 +236,10 @@ absl::Status Gguf::Parser::ReadArray(absl::string_view what, Value* value) {
 absl::Status Gguf::Parser::CheckSplit() const {
   SLUICE_ASSIGN_OR_RETURN(const std::optional<uint64_t> count, gguf_.FindUint("split.count"));
   if (count.value_or(1) <= 1) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrFormat("%s: key 'split.count' is %d: one of several parts of a model; expected a single file "
-                      "(`llama-gguf-split --merge` makes one)",
-                      gguf_.name_, *count));
+  return Error(absl::StatusCode::kUnimplemented, gguf_.metadata_.at("split.count").data - bytes_.data(),
+               "key 'split.count' is %d: one of several parts of a model; expected a single file "
+               "(`llama-gguf-split --merge` makes one)",
+               *count);
 }
 
 absl::Status Gguf::Parser::Alignment() {
