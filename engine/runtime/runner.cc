@@ -66,6 +66,7 @@ absl::Status Runner::WarmUp() {
   plan.positions = {0};
   plan.row_starts = {0, 1};
   plan.context_lens = {1};
+  plan.seq_slots = {0};
   const int32_t num_groups =
       1 + std::max_element(spec().layers.begin(), spec().layers.end(), [](const LayerSpec& a, const LayerSpec& b) {
             return a.kv_group < b.kv_group;

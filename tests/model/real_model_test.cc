@@ -1,0 +1,133 @@
+// The real model against transformers in f32 on the same weights (tests/goldens/make_smollm2.py).
+#include "tests/model/real_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/model/step_driver.h"
+
+namespace sluice::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string GoldenPath(const std::string& name) { return std::string(SLUICE_SOURCE_DIR) + "/tests/goldens/" + name; }
+
+Json ReadGolden(const std::string& name) {
+  std::ifstream file(GoldenPath(name));
+  EXPECT_TRUE(file.good()) << name;
+  return Json::parse(file);
+}
+
+std::vector<float> ReadFloats(const std::string& name) {
+  std::ifstream file(GoldenPath(name), std::ios::binary);
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+  std::vector<float> floats(bytes.size() / sizeof(float));
+  std::memcpy(floats.data(), bytes.data(), floats.size() * sizeof(float));
+  return floats;
+}
+
+class RealModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (RealModel() == nullptr) GTEST_SKIP() << RealModelMissing();
+  }
+  static std::unique_ptr<Runner> NewRunner(const RealRunnerOptions& options) {
+    absl::StatusOr<std::unique_ptr<Runner>> runner = NewRealRunner(options);
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    return *std::move(runner);
+  }
+};
+
+TEST_F(RealModelTest, TheFileSaysWhatItIs) {
+  const LoadedModel& model = *RealModel();
+  EXPECT_EQ(model.spec.architecture, "llama");
+  EXPECT_EQ(model.num_parameters, 134515008);
+  EXPECT_EQ(model.weight_type, "Q4_1");
+  EXPECT_EQ(model.eos_token_ids, (std::vector<int32_t>{0, 2}));  // <|endoftext|>, <|im_end|>
+  EXPECT_NE(model.chat_template.find("<|im_start|>"), std::string::npos);
+  EXPECT_EQ(model.tokenizer->vocab_size(), 49152);
+}
+
+// Largest difference over all golden samples, relative to the row's largest |logit|.
+double WorstLogitError(Runner* runner) {
+  const Json golden = ReadGolden("smollm2_logits.json");
+  const std::vector<float> samples = ReadFloats("smollm2_logits.bin");
+  const size_t stride = golden["sample_stride"], vocab = golden["vocab_size"];
+  std::map<std::string, std::vector<std::vector<float>>> logits;
+  StepDriver driver(runner);
+  for (const Json& prompt : golden["prompts"]) logits[prompt["id"]] = driver.AllLogits(prompt["ids"]);
+  double worst = 0;
+  size_t next = 0;
+  for (const Json& row : golden["rows"]) {
+    const std::vector<float>& ours = logits[row["prompt"]][row["position"].get<size_t>()];
+    const double scale = row["max_abs"];
+    for (size_t id = 0; id < vocab; id += stride) {
+      worst = std::max(worst, std::abs(double(ours[id]) - double(samples[next++])) / scale);
+    }
+    for (size_t i = 0; i < row["top_ids"].size(); ++i) {
+      const double theirs = row["top_logits"][i];
+      worst = std::max(worst, std::abs(double(ours[row["top_ids"][i].get<size_t>()]) - theirs) / scale);
+    }
+  }
+  for (const Json& row : golden["full_rows"]) {
+    const std::vector<float>& ours = logits[row["prompt"]][row["position"].get<size_t>()];
+    double scale = 0;
+    for (size_t id = 0; id < vocab; ++id) scale = std::max(scale, std::abs(double(samples[next + id])));
+    for (size_t id = 0; id < vocab; ++id) {
+      worst = std::max(worst, std::abs(double(ours[id]) - double(samples[next + id])) / scale);
+    }
+    next += vocab;
+  }
+  EXPECT_EQ(next, samples.size());
+  return worst;
+}
+
+TEST_F(RealModelTest, LogitsInF32AreThoseOfAnIndependentEngine) {
+  RealRunnerOptions options;
+  options.activations = ActivationType::kF32;
+  options.kv_dtype = KvDType::kF32;
+  const std::unique_ptr<Runner> runner = NewRunner(options);
+  const double worst = WorstLogitError(runner.get());
+  std::cout << "largest |dlogit| / max|logit|: " << worst << std::endl;
+  EXPECT_LE(worst, 1e-4);
+}
+
+TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
+  const std::unique_ptr<Runner> runner = NewRunner({});
+  const Json golden = ReadGolden("smollm2_greedy.json");
+  ASSERT_EQ(golden["prompts"].size(), 32u);
+  int num_equal = 0, num_tokens = 0, num_listed = 0;
+  for (const Json& prompt : golden["prompts"]) {
+    StepDriver driver(runner.get());
+    const std::vector<int32_t> ids = prompt["ids"], theirs = prompt["tokens"];
+    ASSERT_EQ(theirs.size(), 64u);
+    TestSequence* sequence = driver.Add(ids);
+    driver.Generate(sequence, 512, 64);
+    const std::vector<int32_t> ours(sequence->tokens.begin() + sequence->num_prompt, sequence->tokens.end());
+    const auto [at, unused] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
+    const size_t step = size_t(at - ours.begin());
+    num_tokens += int(step);
+    if (step == theirs.size()) {
+      ++num_equal;
+      continue;
+    }
+    // What follows a difference is another text; the margin there says whether f32 itself was sure.
+    const double margin = prompt["margin"][step];
+    std::cout << prompt["id"] << ": token " << step << " is " << ours[step] << ", in f32 " << theirs[step]
+              << ", whose margin is " << margin << " of max|logit|" << std::endl;
+    EXPECT_LT(margin, 2e-3) << prompt["id"];
+    ++num_listed;
+  }
+  std::cout << num_equal << " of 32 continuations equal, " << num_listed << " part at a near tie; " << num_tokens
+            << " of 2048 tokens before the first difference" << std::endl;
+}
+
+}  // namespace
+}  // namespace sluice::testing
