@@ -41,7 +41,7 @@ void AppendByteLevelBytes(absl::string_view token, std::string* out) {
     // token.
     const uint8_t lead = static_cast<uint8_t>(rest[0]);
     const size_t length = lead < 0x80 ? 1 : 2;
-    const bool decodable = lead < 0x80 || (lead >= 0xC2 && lead < 0xE0 && rest.size() >= 2);
+    const bool decodable = lead < 0x80 || (lead >= 0xC2 && lead < 0xE0 && rest.size() >= 2 && (rest[1] & 0xC0) == 0x80);
     const char32_t character = decodable ? DecodeUtf8(rest) : char32_t{0};
     if (character >= kAlphabet.byte.size() || kAlphabet.byte[character] < 0) {
       out->resize(start);

@@ -54,6 +54,7 @@ TEST(ByteAlphabetTest, TokensSpellBytesUnlessOneCharacterIsForeign) {
   EXPECT_EQ(bytes("Ġ｜"), "Ġ｜");
   EXPECT_EQ(bytes("a\xADz"), "a\xADz");  // not UTF-8: kept
   EXPECT_EQ(bytes("a\xC3"), "a\xC3");
+  EXPECT_EQ(bytes("a\xC3z"), "a\xC3z");
   EXPECT_EQ(bytes(""), "");
 }
 

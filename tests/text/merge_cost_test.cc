@@ -33,7 +33,7 @@ void ExpectNLogN(int64_t operations, size_t n) {
   EXPECT_GT(operations, static_cast<int64_t>(n) / 2);
 }
 
-constexpr string_view kUnits[] = {"a", " ", "\n", "0", "ab", "aab", "é", "😀", "\u0301", "\r\n"};
+constexpr string_view kUnits[] = {"a", " ", "aab", "é"};
 
 template <typename Model>
 void ExpectCheap(const Model& model) {

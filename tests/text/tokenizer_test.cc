@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -182,6 +183,25 @@ TEST(TokenizerTest, SpecsThatCannotBeAreRefused) {
   EXPECT_THAT(message([](TokenizerSpec* s) { s->pre = "default"; }), HasSubstr("smollm"));
   EXPECT_THAT(message([](TokenizerSpec* s) { s->pre = ""; }), HasSubstr("expected one of"));
   EXPECT_THAT(message([](TokenizerSpec* s) { s->merges.push_back({"q", "q"}); }), HasSubstr("merges[3]"));
+}
+
+TEST(TokenizerTest, ManyThreadsMayUseOneTokenizer) {
+  const TinyVocabulary v = Words();
+  const auto t = Make(v.spec);
+  const std::string text = "<|start|>hi yo, hiyo 12 times\n<|im_end|>";
+  const Ids expected = Encode(*t, text);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) {
+        const absl::StatusOr<Ids> ids = t->Encode(text);
+        ASSERT_TRUE(ids.ok());
+        EXPECT_EQ(*ids, expected);
+        EXPECT_EQ(t->Decode(*ids, false), text);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(TokenizerTest, TypesMayBeLeftOut) {
