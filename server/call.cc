@@ -1,0 +1,36 @@
+#include "server/call.h"
+
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace sluice {
+
+void Call::Stop(FinishReason reason, absl::Status status) {
+  SLUICE_CHECK(!status.ok() && reason != FinishReason::kNone);
+  MutexLock lock(&mutex_);
+  if (!stop_status_.ok()) return;
+  stop_status_ = std::move(status);
+  stop_reason_ = reason;
+  for (SequenceId id : ids_) engine_->Cancel(id, reason);
+}
+
+absl::Status Call::stop_status() const {
+  MutexLock lock(&mutex_);
+  return stop_status_;
+}
+
+void Call::SetGeneration(Generation generation, const Tokenizer* tokenizer, Metrics* metrics) {
+  generation_ = std::move(generation);
+  output_ = std::make_unique<CallOutput>(generation_, identity_, tokenizer, reply_.get(), metrics);
+}
+
+void Call::SetSubmitted(Engine* engine, std::vector<SequenceId> ids) {
+  MutexLock lock(&mutex_);
+  engine_ = engine;
+  ids_ = std::move(ids);
+  if (stop_status_.ok()) return;
+  for (SequenceId id : ids_) engine_->Cancel(id, stop_reason_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,88 @@
+// The outputs of one call's sequences turned into the events its client sees: text by the detokenizer, stop strings,
+// usage and timings. Knows no threads and no engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/request.h"
+#include "engine/text/detokenizer.h"
+#include "engine/text/stop_matcher.h"
+#include "server/generation.h"
+#include "server/reply_sink.h"
+
+namespace sluice {
+
+class Metrics;
+
+// Who a call is.
+struct CallIdentity {
+  std::string request_id;         // told to the client
+  std::string server_request_id;  // cannot be guessed
+  std::string model;              // that answers
+  int64_t arrival_ns = 0;         // Clock, when the call reached the server
+  int64_t create_time_ns = 0;     // the same moment since 1970
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+class CallOutput {
+ public:
+  // `tokenizer` may be null: no text then. It, `identity`, `reply` and `metrics` outlive the object.
+  CallOutput(const Generation& generation, const CallIdentity& identity, const Tokenizer* tokenizer, ReplySink* reply,
+             Metrics* metrics);
+
+  struct Progress {
+    bool cancel_sequence = false;  // a stop string ended the choice: the engine has no more to do for it
+    bool ended = false;            // this was the end of the last choice
+  };
+
+  // Sends the events that `output` of choice `index` brings. `now_ns` (Clock): when its step ended. Outputs of a choice
+  // that has ended are ignored.
+  Progress Take(int index, SequenceOutput output, int64_t now_ns);
+
+  // After the end, once: sends `completed` if the stream had begun, counts the call, and returns what the call ends
+  // with: `stopped` if that is an error (why the server ended it early), else what the engine says.
+  absl::Status Complete(const absl::Status& stopped);
+
+ private:
+  struct Choice {
+    std::unique_ptr<Detokenizer> detokenizer;  // null without a tokenizer
+    StopMatcher stop_matcher;
+    int32_t num_tokens = 0;
+    int64_t last_token_ns = 0;
+    FinishReason finish_reason = FinishReason::kNone;
+  };
+
+  void Start(const SequenceOutput& output);
+  // Appends text, tokens and log-probabilities to `delta`; true if a stop string was found.
+  bool AppendTokens(const SequenceOutput& output, Choice* choice, v1::Delta* delta, int* stop_index) const;
+  std::string Push(const std::string& text, Choice* choice, int* stop_index) const;
+  void ObserveLatency(const Choice& choice, int num_new_tokens, int64_t now_ns);
+  void SendDelta(int index, v1::Delta delta, std::vector<TokenLogprobs> prompt_logprobs);
+  void SendFinished(int index, const Choice& choice, const SequenceOutput& output, int stop_index);
+  v1::PositionLogprobs Position(const TokenLogprobs& logprobs) const;
+  absl::Status Outcome(const absl::Status& stopped) const;
+
+  const Generation& generation_;
+  const CallIdentity& identity_;
+  const Tokenizer* const tokenizer_;
+  ReplySink* const reply_;
+  Metrics* const metrics_;
+
+  std::vector<Choice> choices_;
+  int num_ended_ = 0;
+  bool started_ = false;
+  absl::Status error_;  // of the first sequence that failed
+  int32_t num_prompt_tokens_ = 0;
+  int32_t num_cached_tokens_ = 0;
+  int32_t num_completion_tokens_ = 0;
+  // Clock; 0: has not happened. Of several choices the first, finish the last.
+  RequestTimings timings_;
+  int64_t last_token_ns_ = 0;
+};
+
+}  // namespace sluice

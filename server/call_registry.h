@@ -1,0 +1,41 @@
+// The generation calls in progress, by the ids that CancelRequest takes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "server/call.h"
+
+namespace sluice {
+
+// Thread-safe.
+class CallRegistry {
+ public:
+  // ALREADY_EXISTS: a call in progress has the same cancel_key.
+  absl::Status Add(const std::shared_ptr<Call>& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ignores a call that is not there any more.
+  void Remove(const Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // By cancel_key or server_request_id; null if there is none.
+  std::shared_ptr<Call> Find(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::vector<std::shared_ptr<Call>> All() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // True when there was a moment without calls before `deadline` and before `hurry` (asked every 20 ms) said to give
+  // up.
+  bool WaitUntilEmpty(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& hurry) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar empty_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Call>> by_server_id_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<Call>> by_cancel_key_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice

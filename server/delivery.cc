@@ -1,0 +1,70 @@
+#include "server/delivery.h"
+
+#include <utility>
+
+#include "server/call.h"
+
+namespace sluice {
+
+Delivery::Delivery(CallRegistry* calls, Metrics* metrics, const Clock& clock)
+    : calls_(calls), metrics_(metrics), clock_(clock) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Delivery::~Delivery() { Stop(); }
+
+void Delivery::OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) {
+  const int64_t now_ns = clock_.NowNs();
+  {
+    MutexLock lock(&mutex_);
+    steps_.push_back({now_ns, stats, std::move(outputs)});
+  }
+  wake_.NotifyOne();
+}
+
+void Delivery::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  wake_.NotifyOne();
+  thread_.join();
+}
+
+void Delivery::Loop() {
+  while (true) {
+    Step step;
+    {
+      MutexLock lock(&mutex_);
+      while (steps_.empty() && !stopping_) wake_.Wait(&mutex_);
+      if (steps_.empty()) return;
+      step = std::move(steps_.front());
+      steps_.pop_front();
+    }
+    metrics_->ObserveStep(step.stats);
+    int64_t num_tokens = 0;
+    for (const SequenceOutput& output : step.outputs) num_tokens += int64_t(output.tokens.size());
+    generation_rate_.Add(step.end_ns, num_tokens);
+    prompt_rate_.Add(step.end_ns, step.stats.num_prefill_tokens);
+    for (SequenceOutput& output : step.outputs) Deliver(std::move(output), step.end_ns);
+  }
+}
+
+void Delivery::Deliver(SequenceOutput output, int64_t now_ns) {
+  const auto context = std::static_pointer_cast<ChoiceContext>(output.context);
+  const std::shared_ptr<Call>& call = context->call;
+  const SequenceId id = output.id;
+  const absl::Status error = output.error;
+  const CallOutput::Progress progress = call->output().Take(context->index, std::move(output), now_ns);
+  if (progress.cancel_sequence) engine_->Cancel(id, FinishReason::kStopSequence);
+  // One failed choice fails the call; the others need not go on.
+  if (!error.ok()) call->Stop(FinishReason::kError, error);
+  if (!progress.ended) return;
+  const absl::Status status = call->output().Complete(call->stop_status());
+  // First, so that a client that has seen the end can use the request_id again.
+  calls_->Remove(*call);
+  call->reply().Close(status);
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// Takes step results off the engine thread and turns them into what clients see, on a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/base/mutex.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "server/call_registry.h"
+#include "server/metrics.h"
+#include "server/rate_meter.h"
+
+namespace sluice {
+
+class Delivery final : public TokenSink {
+ public:
+  // All outlive the object.
+  Delivery(CallRegistry* calls, Metrics* metrics, const Clock& clock);
+  ~Delivery() override;  // Stop()
+
+  // Before the engine's first step: where sequences are cancelled whose stop string was found.
+  void SetEngine(Engine* engine) { engine_ = engine; }
+
+  // On the engine thread: hands the outputs over. Their context is a ChoiceContext.
+  void OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Delivers what has been handed over and ends the thread. REQUIRES: the engine has stopped. Idempotent.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Tokens generated and prompt tokens computed, over the last ten seconds. Thread-safe.
+  double GenerationTokensPerSecond() const { return generation_rate_.PerSecond(clock_.NowNs()); }
+  double PromptTokensPerSecond() const { return prompt_rate_.PerSecond(clock_.NowNs()); }
+
+ private:
+  struct Step {
+    int64_t end_ns = 0;
+    StepStats stats;
+    std::vector<SequenceOutput> outputs;
+  };
+
+  void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Deliver(SequenceOutput output, int64_t now_ns);
+
+  CallRegistry* const calls_;
+  Metrics* const metrics_;
+  const Clock& clock_;
+  Engine* engine_ = nullptr;
+  RateMeter generation_rate_;
+  RateMeter prompt_rate_;
+
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<Step> steps_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;
+};
+
+}  // namespace sluice

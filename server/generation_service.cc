@@ -1,0 +1,187 @@
+#include "server/generation_service.h"
+
+#include <sys/random.h>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/check.h"
+#include "engine/base/status_macros.h"
+#include "server/convert.h"
+#include "server/prompt.h"
+#include "server/status.h"
+#include "server/stream_reactor.h"
+#include "server/unary_call.h"
+#include "server/unary_reactor.h"
+
+namespace sluice {
+namespace {
+
+// 128 random bits: knowing it is the right to cancel the call.
+std::string NewServerRequestId() {
+  char bytes[16];
+  SLUICE_CHECK(getrandom(bytes, sizeof bytes, 0) == ssize_t(sizeof bytes));
+  return absl::StrCat("req-", absl::BytesToHexString(absl::string_view(bytes, sizeof bytes)));
+}
+
+// The x-request-id of the client or a proxy; empty if there is none that can be repeated.
+std::string HeaderRequestId(const grpc::CallbackServerContext& context) {
+  const auto it = context.client_metadata().find("x-request-id");
+  if (it == context.client_metadata().end()) return "";
+  std::string id(it->second.data(), it->second.size());
+  return internal::CheckRequestId(id).ok() ? id : "";
+}
+
+// gRPC's deadline is on the wall clock; the engine's is on ours. nullopt: there is none.
+std::optional<int64_t> DeadlineNs(const grpc::CallbackServerContext& context, int64_t now_ns) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - std::chrono::system_clock::now());
+  if (left > std::chrono::hours(24 * 365)) return std::nullopt;
+  return now_ns + left.count();
+}
+
+std::vector<Request> EngineRequests(const std::shared_ptr<Call>& call) {
+  const Generation& generation = call->generation();
+  std::vector<Request> requests(size_t(generation.num_choices));
+  for (int i = 0; i < generation.num_choices; ++i) {
+    Request& request = requests[size_t(i)];
+    request.prompt_tokens = generation.prompt_tokens;
+    request.sampling = generation.sampling;
+    request.sampling.seed += uint64_t(i);
+    // The same for every choice, so one reports it.
+    if (i > 0) request.sampling.prompt_logprobs.reset();
+    request.deadline_ns = call->deadline_ns();
+    request.context = std::make_shared<ChoiceContext>(ChoiceContext{call, i});
+  }
+  return requests;
+}
+
+}  // namespace
+
+template <class Request, class Reactor>
+void GenerationService::Begin(grpc::CallbackServerContext* context, const Request& request,
+                              const std::shared_ptr<Reactor>& reactor) {
+  const int64_t now_ns = desk_.clock.NowNs();
+  CallIdentity identity;
+  identity.server_request_id = NewServerRequestId();
+  const absl::Status id_status = internal::CheckRequestId(request.request_id());
+  std::string cancel_key = id_status.ok() ? request.request_id() : "";
+  identity.request_id = cancel_key.empty() ? HeaderRequestId(*context) : cancel_key;
+  if (identity.request_id.empty()) identity.request_id = identity.server_request_id;
+  identity.arrival_ns = now_ns;
+  identity.create_time_ns = FrontDesk::NowSinceEpochNs();
+  identity.metadata.assign(request.metadata().begin(), request.metadata().end());
+  identity.model = desk_.options.model.names.front();
+  const std::string request_id = identity.request_id;
+
+  const auto call =
+      std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(*context, now_ns), reactor);
+  reactor->SetOptions({.request_id = request_id,
+                       .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
+                       .metrics = &desk_.metrics,
+                       .on_gone = [this, weak = std::weak_ptr<Call>(call)](ClientGone why) {
+                         if (const auto call = weak.lock()) OnClientGone(call, why);
+                       }});
+  if (!id_status.ok()) return Refuse(call, id_status);
+  const auto model = desk_.ModelForCall();
+  if (!model.ok()) return Refuse(call, model.status());
+  if (absl::Status status = (*model)->CheckName(request.model()); !status.ok()) return Refuse(call, status);
+  if (absl::Status status = desk_.calls.Add(call); !status.ok()) return Refuse(call, status);
+  // A copy: gRPC frees the request as soon as the client has left.
+  auto copy = std::make_shared<const Request>(request);
+  const absl::Status posted =
+      desk_.ingress.Post(int64_t(request.ByteSizeLong()), [this, copy, model = *model, call]() mutable {
+        absl::Status status = Submit(*copy, model, call);
+        if (!status.ok()) Refuse(call, status);
+      });
+  if (!posted.ok()) Refuse(call, posted);
+}
+
+template <class Request>
+absl::Status GenerationService::Submit(const Request& request, ServedModel* model, const std::shared_ptr<Call>& call) {
+  SLUICE_RETURN_IF_ERROR(call->stop_status());
+  SLUICE_RETURN_IF_ERROR(CheckEnvelope(request));
+  SLUICE_RETURN_IF_ERROR(CheckOptions(request.options(), *model));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(request, *model));
+  SLUICE_ASSIGN_OR_RETURN(Generation generation, ConvertGeneration(request.options(), std::move(tokens), *model));
+  SLUICE_RETURN_IF_ERROR(call->stop_status());
+  call->SetGeneration(std::move(generation), model->host().tokenizer.get(), &desk_.metrics);
+  SLUICE_ASSIGN_OR_RETURN(std::vector<SequenceId> ids, model->engine().Submit(EngineRequests(call)));
+  call->SetSubmitted(&model->engine(), std::move(ids));
+  return absl::OkStatus();
+}
+
+void GenerationService::Refuse(const std::shared_ptr<Call>& call, const absl::Status& status) {
+  desk_.metrics.CountRefused(OutcomeOf(status));
+  desk_.calls.Remove(*call);
+  call->reply().Close(status);
+}
+
+void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGone why) {
+  if (why == ClientGone::kNotReading) {
+    call->Stop(FinishReason::kCancelled,
+               CallError(absl::StatusCode::kAborted, kReasonSlowConsumer, "the client does not read"));
+  } else if (call->deadline_ns().has_value() && desk_.clock.NowNs() >= *call->deadline_ns()) {
+    call->Stop(FinishReason::kDeadline,
+               CallError(absl::StatusCode::kDeadlineExceeded, kReasonDeadline, "the call's deadline has passed"));
+  } else {
+    call->Stop(FinishReason::kCancelled,
+               CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left"));
+  }
+  // Its id can be used again at once.
+  desk_.calls.Remove(*call);
+}
+
+grpc::ServerUnaryReactor* GenerationService::Complete(grpc::CallbackServerContext* context,
+                                                      const v1::CompleteRequest* request,
+                                                      v1::CompleteResponse* response) {
+  const auto reactor = UnaryReactor<v1::CompleteResponse>::Create(context, response);
+  Begin(context, *request, reactor);
+  return reactor.get();
+}
+
+grpc::ServerWriteReactor<v1::StreamCompleteResponse>* GenerationService::StreamComplete(
+    grpc::CallbackServerContext* context, const v1::StreamCompleteRequest* request) {
+  const auto reactor = StreamReactor<v1::StreamCompleteResponse>::Create(context);
+  Begin(context, *request, reactor);
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* GenerationService::Chat(grpc::CallbackServerContext* context, const v1::ChatRequest* request,
+                                                  v1::ChatResponse* response) {
+  const auto reactor = UnaryReactor<v1::ChatResponse>::Create(context, response);
+  Begin(context, *request, reactor);
+  return reactor.get();
+}
+
+grpc::ServerWriteReactor<v1::StreamChatResponse>* GenerationService::StreamChat(grpc::CallbackServerContext* context,
+                                                                                const v1::StreamChatRequest* request) {
+  const auto reactor = StreamReactor<v1::StreamChatResponse>::Create(context);
+  Begin(context, *request, reactor);
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* GenerationService::CancelRequest(grpc::CallbackServerContext* context,
+                                                           const v1::CancelRequestRequest* request,
+                                                           v1::CancelRequestResponse*) {
+  if (request->request_id().empty()) {
+    return FinishUnary(context, InvalidField("request_id", "found nothing, expected the id of a call"), &desk_.metrics);
+  }
+  const std::shared_ptr<Call> call = desk_.calls.Find(request->request_id());
+  if (call == nullptr) {
+    return FinishUnary(
+        context,
+        CallError(absl::StatusCode::kNotFound, kReasonRequestNotFound,
+                  absl::StrCat("request_id: no call ", Quoted(request->request_id()), " is in progress")),
+        &desk_.metrics);
+  }
+  call->Stop(FinishReason::kCancelled,
+             CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the call was cancelled by CancelRequest"));
+  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
+}
+
+}  // namespace sluice

@@ -1,0 +1,113 @@
+#include "server/health_service.h"
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "server/status.h"
+
+namespace sluice {
+namespace {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using ServingStatus = HealthCheckResponse::ServingStatus;
+
+ServingStatus StatusOf(const HealthState& health, const std::string& service) {
+  const std::optional<bool> serving = health.Serving(service);
+  if (!serving.has_value()) return HealthCheckResponse::SERVICE_UNKNOWN;
+  return *serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+}
+
+// Sends the state whenever it differs from the last one sent. Shared, because a change may be told while gRPC ends it.
+class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
+                           public std::enable_shared_from_this<WatchReactor> {
+ public:
+  static WatchReactor* Start(HealthState* health, const std::string& service) {
+    auto reactor = std::shared_ptr<WatchReactor>(new WatchReactor(health, service));
+    reactor->self_ = reactor;
+    reactor->subscription_ = health->Subscribe([weak = std::weak_ptr<WatchReactor>(reactor)] {
+      if (const auto reactor = weak.lock()) reactor->Update();
+    });
+    reactor->Update();
+    return reactor.get();
+  }
+
+ private:
+  WatchReactor(HealthState* health, const std::string& service) : health_(*health), service_(service) {}
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      writing_ = false;
+      if (!ok) FinishLocked(absl::CancelledError("the client is gone"));
+    }
+    Update();
+  }
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    FinishLocked(absl::CancelledError("the client is gone"));
+  }
+  void OnDone() override {
+    health_.Unsubscribe(subscription_);
+    self_.reset();
+  }
+
+  void Update() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (finished_) return;
+    if (health_.phase() == HealthState::Phase::kStopped) {
+      return FinishLocked(CallError(absl::StatusCode::kUnavailable, kReasonStopped, "the server is shutting down"));
+    }
+    const ServingStatus status = StatusOf(health_, service_);
+    if (writing_ || status == last_sent_) return;
+    last_sent_ = status;
+    response_.set_status(status);
+    writing_ = true;
+    StartWrite(&response_);
+  }
+
+  void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (finished_) return;
+    finished_ = true;
+    Finish(ToGrpcStatus(status));
+  }
+
+  HealthState& health_;
+  const std::string service_;
+  int subscription_ = 0;
+  std::shared_ptr<WatchReactor> self_;  // keeps the object until OnDone
+
+  Mutex mutex_;
+  HealthCheckResponse response_ ABSL_GUARDED_BY(mutex_);
+  std::optional<ServingStatus> last_sent_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context, const HealthCheckRequest* request,
+                                               HealthCheckResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const ServingStatus status = StatusOf(health_, request->service());
+  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
+    reactor->Finish(ToGrpcStatus(CallError(absl::StatusCode::kNotFound, kReasonServiceUnknown,
+                                           absl::StrCat("service: ", Quoted(request->service()), " is not known"))));
+    return reactor;
+  }
+  response->set_status(status);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext*,
+                                                                    const HealthCheckRequest* request) {
+  return WatchReactor::Start(&health_, request->service());
+}
+
+}  // namespace sluice

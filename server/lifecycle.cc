@@ -1,0 +1,106 @@
+#include "server/lifecycle.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/log.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::chrono::milliseconds kWatchInterval{250};
+constexpr std::chrono::seconds kForceAfter{5};
+
+sigset_t EndingSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+SignalWatcher::SignalWatcher() {
+  const sigset_t set = EndingSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);  // inherited by every thread to come
+  signal(SIGPIPE, SIG_IGN);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+SignalWatcher::~SignalWatcher() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void SignalWatcher::Loop() {
+  const sigset_t set = EndingSignals();
+  const timespec interval{0, 100'000'000};
+  std::chrono::steady_clock::time_point force_at = std::chrono::steady_clock::time_point::max();
+  while (true) {
+    const int signal = sigtimedwait(&set, nullptr, &interval);
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (signal > 0) {
+      if (!armed_) std::_Exit(128 + signal);
+      last_signal_ = signal;
+      if (++count_ == 2) force_at = now + kForceAfter;
+      changed_.NotifyAll();
+    }
+    if (now >= force_at) std::_Exit(128 + last_signal_);
+  }
+}
+
+void SignalWatcher::Arm() {
+  MutexLock lock(&mutex_);
+  armed_ = true;
+}
+
+int SignalWatcher::count() const {
+  MutexLock lock(&mutex_);
+  return count_;
+}
+
+int SignalWatcher::last_signal() const {
+  MutexLock lock(&mutex_);
+  return last_signal_;
+}
+
+bool SignalWatcher::WaitFor(int count, std::chrono::milliseconds timeout) const {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  MutexLock lock(&mutex_);
+  while (count_ < count) {
+    if (!changed_.WaitUntil(&mutex_, deadline)) return count_ >= count;
+  }
+  return true;
+}
+
+int RunUntilSignal(Server* server, const LifecycleOptions& options, const SignalWatcher& signals) {
+  while (!signals.WaitFor(1, kWatchInterval)) {
+    if (absl::Status fault = server->CheckEngine(); !fault.ok()) {
+      LogError(absl::StrCat("the engine has failed: ", fault.message()));
+      server->BeginDrain();
+      server->WaitForCalls(std::chrono::seconds(1), [] { return false; });
+      server->Stop();
+      return 1;
+    }
+  }
+  const auto hurry = [&signals] { return signals.count() >= 2; };
+  LogInfo("draining; a second signal stops at once");
+  server->BeginLeaving();
+  signals.WaitFor(2, options.drain_delay);
+  server->BeginDrain();
+  if (!server->WaitForCalls(options.drain_timeout, hurry)) LogWarning("calls were cut before their end");
+  server->Stop();
+  LogInfo("stopped");
+  return hurry() ? 128 + signals.last_signal() : 0;
+}
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+// From flags to a model that runs: opens the file, brings the weights onto the device, sizes the KV cache.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/model_host.h"
+#include "server/options.h"
+
+namespace sluice {
+
+// INVALID_ARGUMENT names a flag that asks for what the device, or this build, cannot do. Quick.
+absl::Status CheckDevice(const ModelOptions& options);
+
+// REQUIRES: CheckDevice(options.model) is OK. Errors name the file and what is wrong with it, or the flag to change.
+absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options);
+
+}  // namespace sluice

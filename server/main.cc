@@ -1,0 +1,60 @@
+// sluice-server: flags -> ports -> model -> serve until a signal -> drain.
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/log.h"
+#include "server/lifecycle.h"
+#include "server/load_host.h"
+#include "server/options.h"
+#include "server/server.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kUsageError = 2;
+
+int Complain(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "sluice-server: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+LogLevel LevelOf(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warning") return LogLevel::kWarning;
+  return name == "error" ? LogLevel::kError : LogLevel::kInfo;
+}
+
+int Run(int argc, char** argv) {
+  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
+  if (!parsed.ok()) return Complain(parsed.status(), kUsageError);
+  if (parsed->text.has_value()) return std::fputs(parsed->text->c_str(), stdout) < 0;
+  const ServerOptions& options = parsed->options;
+  if (absl::Status status = CheckDevice(options.model); !status.ok()) return Complain(status, kUsageError);
+  SetLogLevel(LevelOf(options.log_level));
+
+  SignalWatcher signals;
+  auto server = Server::Start(options);
+  if (!server.ok()) return Complain(server.status(), 1);
+  LogInfo(absl::StrCat("loading ", options.model.path));
+  absl::StatusOr<ModelHost> host = LoadModelHost(options);
+  if (!host.ok()) return Complain(host.status(), 1);
+  LogInfo(absl::StrFormat("%s: %s, %s weights, %s activations, %s KV cache of %d blocks of %d tokens, context %d",
+                          options.model.names.front(), host->architecture, host->weight_type, host->activations,
+                          host->kv_type, host->engine.num_blocks, host->engine.block_size, host->engine.max_model_len));
+  LogInfo(absl::StrFormat("model read in %.2f s", host->load_seconds));
+  if (absl::Status status = (*server)->Serve(*std::move(host)); !status.ok()) return Complain(status, 1);
+
+  signals.Arm();
+  std::printf("listening grpc=%s http=%s admin=%s\n", (*server)->grpc_address().c_str(),
+              (*server)->http_address().c_str(), (*server)->admin_address().c_str());
+  std::fflush(stdout);
+  return RunUntilSignal(server->get(), options.lifecycle, signals);
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) { return sluice::Run(argc, argv); }

@@ -1,0 +1,48 @@
+// What the server needs of a model. The program fills it from a loaded file, tests from stand-ins.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine_options.h"
+#include "engine/scheduler/step_runner.h"
+#include "engine/text/tokenizer.h"
+
+namespace sluice {
+
+class ChatTemplate;
+
+// What generation_config.json says; fields that it leaves out are nullopt.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<int32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+};
+
+struct ModelHost {
+  // Told to clients.
+  std::string architecture;     // "llama"
+  std::string weight_type;      // how most weights are stored: "Q4_1"
+  std::string activations;      // "int16"
+  std::string kv_type;          // "f16"
+  std::string device;           // "cpu"
+  int32_t num_threads = 0;      // that compute
+  uint64_t num_parameters = 0;  // weights
+  int32_t context_length = 0;   // tokens the model was trained for
+  uint64_t kv_bytes = 0;        // of the whole pool
+  double load_seconds = 0;      // what reading the model took
+
+  std::shared_ptr<const Tokenizer> tokenizer;         // null: token ids only
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: no Chat
+  GenerationDefaults defaults;
+
+  EngineOptions engine;  // max_model_len, vocab_size, end tokens, blocks and limits
+  std::unique_ptr<StepRunner> runner;
+};
+
+}  // namespace sluice

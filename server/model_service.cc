@@ -1,0 +1,72 @@
+#include "server/model_service.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/convert.h"
+#include "server/status.h"
+#include "server/unary_call.h"
+
+namespace sluice {
+namespace {
+
+v1::ModelState StateOf(HealthState::Phase phase) {
+  switch (phase) {
+    case HealthState::Phase::kLoading:
+      return v1::MODEL_STATE_LOADING;
+    case HealthState::Phase::kReady:
+    case HealthState::Phase::kLeaving:
+      return v1::MODEL_STATE_READY;
+    case HealthState::Phase::kDraining:
+    case HealthState::Phase::kStopped:
+      return v1::MODEL_STATE_DRAINING;
+    case HealthState::Phase::kFailed:
+      return v1::MODEL_STATE_FAILED;
+  }
+  return v1::MODEL_STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+void ModelService::Describe(v1::Model* model) const {
+  const std::vector<std::string>& names = desk_.options.model.names;
+  model->set_id(names.front());
+  for (size_t i = 1; i < names.size(); ++i) model->add_aliases(names[i]);
+  model->set_state(StateOf(desk_.health.phase()));
+  const ServedModel* served = desk_.model.load();
+  if (served == nullptr) return;
+  const ModelHost& host = served->host();
+  model->set_architecture(host.architecture);
+  model->set_max_model_len(uint32_t(host.engine.max_model_len));
+  model->set_context_length(uint32_t(host.context_length));
+  model->set_vocab_size(uint32_t(host.engine.vocab_size));
+  model->set_weight_type(host.weight_type);
+  model->set_activations(host.activations);
+  model->set_kv_type(host.kv_type);
+  model->set_num_parameters(host.num_parameters);
+  for (int32_t id : host.engine.eos_token_ids) model->add_eos_token_ids(uint32_t(id));
+  model->add_capabilities(v1::CAPABILITY_COMPLETE);
+  model->add_capabilities(v1::CAPABILITY_LOGPROBS);
+  if (host.tokenizer != nullptr) {
+    model->add_capabilities(v1::CAPABILITY_TEXT);
+    if (host.tokenizer->bos_id().has_value()) model->set_bos_token_id(uint32_t(*host.tokenizer->bos_id()));
+  }
+  model->set_has_chat_template(host.chat_template != nullptr);
+  if (host.chat_template != nullptr && host.tokenizer != nullptr) model->add_capabilities(v1::CAPABILITY_CHAT);
+  *model->mutable_sampling_defaults() = ResolvedDefaults(host.defaults);
+}
+
+grpc::ServerUnaryReactor* ModelService::ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*,
+                                                   v1::ListModelsResponse* response) {
+  Describe(response->add_models());
+  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
+}
+
+grpc::ServerUnaryReactor* ModelService::GetModel(grpc::CallbackServerContext* context,
+                                                 const v1::GetModelRequest* request, v1::GetModelResponse* response) {
+  const absl::Status found = CheckModelName(request->model(), desk_.options.model.names);
+  if (found.ok()) Describe(response->mutable_model());
+  return FinishUnary(context, found, &desk_.metrics);
+}
+
+}  // namespace sluice

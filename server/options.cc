@@ -1,0 +1,286 @@
+#include "server/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "engine/base/status_macros.h"
+
+namespace sluice {
+namespace {
+
+absl::Status Bad(absl::string_view flag, absl::string_view found, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": found '", found, "', expected ", expected));
+}
+
+// The flags as text, before they are understood; CLI11 finds out which is which, all checks are ours.
+struct RawFlags {
+  std::string model, host = "0.0.0.0", device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
+  std::vector<std::string> names;
+  std::string grpc_port = "50051", http_port = "8000", admin_port = "8002";
+  std::string threads = "auto", max_model_len = "auto", block_size = "16";
+  std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
+              max_queued_tokens = "1048576", max_logprobs = "20";
+  std::string max_request_bytes = "64MiB", max_stream_buffer = "4MiB";
+  std::string keepalive_time = "30s", keepalive_timeout = "10s";
+  std::string drain_delay = "0s", drain_timeout = "30s", watchdog_timeout = "120s";
+  std::string log_level = "info";
+  bool vllm_metrics = false, no_reflection = false;
+};
+
+void Declare(CLI::App* app, RawFlags* raw) {
+  const auto add = [app](const char* flag, std::string* value, const char* help, const char* group, const char* type) {
+    CLI::Option* option = app->add_option(flag, *value, help)->group(group)->type_name(type);
+    if (!value->empty()) option->default_str(*value);
+    return option;
+  };
+  const char* model = "Model";
+  add("--model", &raw->model, "The model file to serve (GGUF). Required.", model, "PATH");
+  app->add_option("--served-model-name", raw->names,
+                  "Name that requests use; repeat it for aliases. Default: the file's name without its ending.")
+      ->group(model)
+      ->type_name("NAME");
+  add("--device", &raw->device, "Where to compute: auto, cpu or cuda.", model, "NAME");
+  add("--threads", &raw->threads, "Threads that compute; auto: as many as affinity and cgroup quota allow.", model,
+      "N");
+  add("--max-model-len", &raw->max_model_len,
+      "Tokens of prompt and output together that a request may have; auto: what the model was trained for.", model,
+      "N");
+  add("--block-size", &raw->block_size, "Tokens per KV block: a power of two from 1 to 256.", model, "N");
+  add("--kv-memory", &raw->kv_memory, "Memory for keys and values, such as 256MiB or 4GiB; auto: from what is free.",
+      model, "BYTES");
+  add("--activations", &raw->activations,
+      "What to compute in: auto, int16, int8, f32 or bf16. auto is int16 on the CPU.", model, "TYPE");
+  add("--kv-dtype", &raw->kv_dtype, "How keys and values are stored: auto, f32, f16, bf16 or fp8_e4m3. auto is f16.",
+      model, "TYPE");
+
+  const char* limits = "Limits";
+  add("--max-num-seqs", &raw->max_num_seqs, "Sequences in one step.", limits, "N");
+  add("--max-num-batched-tokens", &raw->max_num_batched_tokens, "Tokens in one step; at least --max-num-seqs.", limits,
+      "N");
+  add("--max-queued-requests", &raw->max_queued_requests, "Sequences that may wait; more are refused.", limits, "N");
+  add("--max-queued-tokens", &raw->max_queued_tokens, "Prompt tokens that may wait; more are refused.", limits, "N");
+  add("--max-logprobs", &raw->max_logprobs, "Log-probabilities that a request may ask for; -1: the whole vocabulary.",
+      limits, "N");
+  add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request.", limits, "BYTES");
+  add("--max-stream-buffer", &raw->max_stream_buffer, "Output that may wait for one client before its stream is cut.",
+      limits, "BYTES");
+
+  const char* network = "Network";
+  add("--host", &raw->host, "IP address to listen on, for gRPC and HTTP. The admin port is always on 127.0.0.1.",
+      network, "ADDRESS");
+  add("--grpc-port", &raw->grpc_port, "Port of the public gRPC services; 0: any free one.", network, "PORT");
+  add("--http-port", &raw->http_port, "Port of /metrics, /health and /version; 0: any free one.", network, "PORT");
+  add("--admin-port", &raw->admin_port, "Port of AdminService; 0: any free one.", network, "PORT");
+  add("--grpc-keepalive-time", &raw->keepalive_time, "How long a connection may be silent before it is pinged.",
+      network, "DURATION");
+  add("--grpc-keepalive-timeout", &raw->keepalive_timeout, "How long a ping may stay unanswered.", network, "DURATION");
+  app->add_flag("--no-reflection", raw->no_reflection, "Do not offer gRPC reflection.")->group(network);
+
+  const char* running = "Running";
+  add("--drain-delay", &raw->drain_delay, "After SIGTERM: not ready, but still taking calls, for so long.", running,
+      "DURATION");
+  add("--drain-timeout", &raw->drain_timeout, "Then: how long running calls may take to end.", running, "DURATION");
+  add("--watchdog-timeout", &raw->watchdog_timeout, "Not alive when there is work but no step for so long; 0: never.",
+      running, "DURATION");
+  app->add_flag("--vllm-metrics", raw->vllm_metrics, "Show metrics under vLLM's names too.")->group(running);
+  add("--log-level", &raw->log_level, "debug, info, warning or error.", running, "LEVEL");
+}
+
+absl::StatusOr<int64_t> ParseInt(absl::string_view flag, const std::string& text, int64_t min, int64_t max) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
+    return Bad(flag, text, absl::StrCat("a whole number from ", min, " to ", max));
+  }
+  return value;
+}
+
+template <class T>
+absl::Status IntFlag(absl::string_view flag, const std::string& text, int64_t min, int64_t max, T* value) {
+  max = std::min<int64_t>(max, std::numeric_limits<T>::max());
+  SLUICE_ASSIGN_OR_RETURN(const int64_t parsed, ParseInt(flag, text, min, max));
+  *value = static_cast<T>(parsed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ParseBytes(absl::string_view flag, const std::string& text) {
+  const struct {
+    absl::string_view suffix;
+    int64_t factor;
+  } units[] = {{"KiB", int64_t{1} << 10},
+               {"MiB", int64_t{1} << 20},
+               {"GiB", int64_t{1} << 30},
+               {"TiB", int64_t{1} << 40},
+               {"KB", 1000},
+               {"MB", 1000000},
+               {"GB", 1000000000},
+               {"B", 1}};
+  absl::string_view number = text;
+  int64_t factor = 1;
+  for (const auto& unit : units) {
+    if (!absl::EndsWith(text, unit.suffix)) continue;
+    number.remove_suffix(unit.suffix.size());
+    factor = unit.factor;
+    break;
+  }
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(number, &value) || value <= 0 || value > std::numeric_limits<int64_t>::max() / factor) {
+    return Bad(flag, text, "a number of bytes above 0, such as 256MiB, 4GiB or 1000000");
+  }
+  return value * factor;
+}
+
+absl::Status BytesFlag(absl::string_view flag, const std::string& text, int64_t min, int64_t max, int64_t* value) {
+  SLUICE_ASSIGN_OR_RETURN(*value, ParseBytes(flag, text));
+  if (*value < min || *value > max) return Bad(flag, text, absl::StrCat(min, " to ", max, " bytes"));
+  return absl::OkStatus();
+}
+
+absl::Status DurationFlag(absl::string_view flag, const std::string& text, absl::Duration min,
+                          std::chrono::milliseconds* value) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration < min || duration > absl::Hours(24 * 7)) {
+    return Bad(flag, text,
+               absl::StrCat("a duration from ", absl::FormatDuration(min), " to 168h, such as 500ms, 30s, 5m"));
+  }
+  *value = absl::ToChronoMilliseconds(duration);
+  return absl::OkStatus();
+}
+
+absl::Status ChoiceFlag(absl::string_view flag, const std::string& text, std::vector<std::string> choices,
+                        std::string* value) {
+  if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+    return Bad(flag, text, absl::StrCat("one of ", absl::StrJoin(choices, ", ")));
+  }
+  *value = text;
+  return absl::OkStatus();
+}
+
+absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
+  if (raw.model.empty()) return absl::InvalidArgumentError("--model: not given, expected the path of a model file");
+  model->path = raw.model;
+  model->names = raw.names;
+  if (model->names.empty()) model->names = {std::filesystem::path(raw.model).stem().string()};
+  for (const std::string& name : model->names) {
+    if (name.empty() || name.size() > 256) return Bad("--served-model-name", name, "1 to 256 characters");
+  }
+  SLUICE_RETURN_IF_ERROR(ChoiceFlag("--device", raw.device, {"auto", "cpu", "cuda"}, &model->device));
+  if (raw.threads != "auto") {
+    SLUICE_RETURN_IF_ERROR(IntFlag("--threads", raw.threads, 1, 1024, &model->num_threads));
+  }
+  if (raw.max_model_len != "auto") {
+    SLUICE_RETURN_IF_ERROR(IntFlag("--max-model-len", raw.max_model_len, 1, 1 << 30, &model->max_model_len));
+  }
+  SLUICE_RETURN_IF_ERROR(IntFlag("--block-size", raw.block_size, 1, 256, &model->block_size));
+  if ((model->block_size & (model->block_size - 1)) != 0) {
+    return Bad("--block-size", raw.block_size, "a power of two from 1 to 256");
+  }
+  if (raw.kv_memory != "auto") {
+    SLUICE_ASSIGN_OR_RETURN(model->kv_memory_bytes, ParseBytes("--kv-memory", raw.kv_memory));
+  }
+  SLUICE_RETURN_IF_ERROR(
+      ChoiceFlag("--activations", raw.activations, {"auto", "int16", "int8", "f32", "bf16"}, &model->activations));
+  return ChoiceFlag("--kv-dtype", raw.kv_dtype, {"auto", "f32", "f16", "bf16", "fp8_e4m3"}, &model->kv_dtype);
+}
+
+absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {
+  constexpr int64_t kMany = 1 << 20;
+  SLUICE_RETURN_IF_ERROR(IntFlag("--max-num-seqs", raw.max_num_seqs, 1, kMany, &limits->max_num_seqs));
+  SLUICE_RETURN_IF_ERROR(
+      IntFlag("--max-num-batched-tokens", raw.max_num_batched_tokens, 1, kMany, &limits->max_num_batched_tokens));
+  if (limits->max_num_batched_tokens < limits->max_num_seqs) {
+    return Bad("--max-num-batched-tokens", raw.max_num_batched_tokens,
+               absl::StrCat("at least --max-num-seqs (", limits->max_num_seqs, ")"));
+  }
+  SLUICE_RETURN_IF_ERROR(
+      IntFlag("--max-queued-requests", raw.max_queued_requests, 1, kMany, &limits->max_queued_requests));
+  SLUICE_RETURN_IF_ERROR(
+      IntFlag("--max-queued-tokens", raw.max_queued_tokens, 1, int64_t{1} << 40, &limits->max_queued_tokens));
+  SLUICE_RETURN_IF_ERROR(IntFlag("--max-logprobs", raw.max_logprobs, -1, kMany, &limits->max_logprobs));
+  SLUICE_RETURN_IF_ERROR(
+      BytesFlag("--max-request-bytes", raw.max_request_bytes, 1 << 10, int64_t{1} << 30, &limits->max_request_bytes));
+  return BytesFlag("--max-stream-buffer", raw.max_stream_buffer, 1 << 10, int64_t{1} << 30,
+                   &limits->max_stream_buffer_bytes);
+}
+
+absl::Status ReadNetwork(const RawFlags& raw, NetworkOptions* network) {
+  network->host = raw.host;
+  if (network->host.empty()) return Bad("--host", raw.host, "an IP address");
+  SLUICE_RETURN_IF_ERROR(IntFlag("--grpc-port", raw.grpc_port, 0, 65535, &network->grpc_port));
+  SLUICE_RETURN_IF_ERROR(IntFlag("--http-port", raw.http_port, 0, 65535, &network->http_port));
+  SLUICE_RETURN_IF_ERROR(IntFlag("--admin-port", raw.admin_port, 0, 65535, &network->admin_port));
+  const std::pair<const char*, int> ports[] = {
+      {"--grpc-port", network->grpc_port}, {"--http-port", network->http_port}, {"--admin-port", network->admin_port}};
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < i; ++j) {
+      if (ports[i].second == 0 || ports[i].second != ports[j].second) continue;
+      return Bad(ports[i].first, absl::StrCat(ports[i].second), absl::StrCat("another port than ", ports[j].first));
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(
+      DurationFlag("--grpc-keepalive-time", raw.keepalive_time, absl::Milliseconds(100), &network->keepalive_time));
+  SLUICE_RETURN_IF_ERROR(DurationFlag("--grpc-keepalive-timeout", raw.keepalive_timeout, absl::Milliseconds(100),
+                                      &network->keepalive_timeout));
+  network->reflection = !raw.no_reflection;
+  return absl::OkStatus();
+}
+
+absl::Status ReadLifecycle(const RawFlags& raw, LifecycleOptions* lifecycle) {
+  SLUICE_RETURN_IF_ERROR(DurationFlag("--drain-delay", raw.drain_delay, absl::ZeroDuration(), &lifecycle->drain_delay));
+  SLUICE_RETURN_IF_ERROR(
+      DurationFlag("--drain-timeout", raw.drain_timeout, absl::ZeroDuration(), &lifecycle->drain_timeout));
+  return DurationFlag("--watchdog-timeout", raw.watchdog_timeout, absl::ZeroDuration(), &lifecycle->watchdog_timeout);
+}
+
+absl::StatusOr<ServerOptions> Read(const RawFlags& raw) {
+  ServerOptions options;
+  SLUICE_RETURN_IF_ERROR(ReadModel(raw, &options.model));
+  SLUICE_RETURN_IF_ERROR(ReadLimits(raw, &options.limits));
+  SLUICE_RETURN_IF_ERROR(ReadNetwork(raw, &options.network));
+  SLUICE_RETURN_IF_ERROR(ReadLifecycle(raw, &options.lifecycle));
+  SLUICE_RETURN_IF_ERROR(
+      ChoiceFlag("--log-level", raw.log_level, {"debug", "info", "warning", "error"}, &options.log_level));
+  options.vllm_metrics = raw.vllm_metrics;
+  return options;
+}
+
+}  // namespace
+
+std::string Version() { return SLUICE_VERSION; }
+
+std::string VersionText() { return absl::StrCat("sluice-server ", Version(), " (compiler: ", __VERSION__, ")"); }
+
+absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
+  CLI::App app("Sluice serves a language model over gRPC, with Prometheus metrics and health over HTTP.",
+               "sluice-server");
+  RawFlags raw;
+  Declare(&app, &raw);
+  app.set_help_flag("--help,-h", "Print this and stop.");
+  app.set_version_flag("--version", VersionText(), "Print the version and stop.");
+  app.get_formatter()->column_width(36);
+  ParsedOptions parsed;
+  // CLI11 speaks in exceptions; they end here.
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    parsed.text = app.help();
+    return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.text = absl::StrCat(version.what(), "\n");
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  SLUICE_ASSIGN_OR_RETURN(parsed.options, Read(raw));
+  return parsed;
+}
+
+}  // namespace sluice

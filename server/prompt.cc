@@ -1,0 +1,167 @@
+#include "server/prompt.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/chat_template.h"
+#include "server/convert.h"
+#include "server/status.h"
+
+namespace sluice {
+namespace {
+
+// No tokenizer makes fewer tokens than there are bytes over the longest token.
+absl::Status CheckLength(absl::string_view field, int64_t num_bytes, const ServedModel& model) {
+  const int64_t max_model_len = model.host().engine.max_model_len;
+  const int64_t max_token_bytes = model.max_token_bytes();
+  if (max_token_bytes == 0 || num_bytes / max_token_bytes < max_model_len) return absl::OkStatus();
+  return InvalidField(
+      field,
+      absl::StrCat("found ", num_bytes, " bytes, which are more than the ", max_model_len, " tokens of the context"),
+      kReasonContextLengthExceeded, {{"max_model_len", absl::StrCat(max_model_len)}});
+}
+
+// The name that templates know; null for a value that is no role.
+const char* RoleName(v1::Role role) {
+  switch (role) {
+    case v1::ROLE_SYSTEM:
+      return "system";
+    case v1::ROLE_DEVELOPER:
+      return "developer";
+    case v1::ROLE_USER:
+      return "user";
+    case v1::ROLE_ASSISTANT:
+      return "assistant";
+    case v1::ROLE_TOOL:
+      return "tool";
+    default:
+      return nullptr;
+  }
+}
+
+absl::StatusOr<ChatMessage> ConvertMessage(const std::string& field, const v1::ChatMessage& message) {
+  if (message.tool_calls_size() > 0) return UnimplementedField(field + ".tool_calls");
+  if (!message.tool_call_id().empty()) return UnimplementedField(field + ".tool_call_id");
+  const char* role = RoleName(message.role());
+  if (role == nullptr) {
+    return InvalidField(field + ".role",
+                        absl::StrCat("found ", int(message.role()), ", expected one of the named roles"));
+  }
+  if (message.content_size() == 0) return InvalidField(field + ".content", "found nothing, expected at least one part");
+  ChatMessage converted;
+  converted.role = role;
+  converted.name = message.name();
+  converted.content.emplace();
+  for (int i = 0; i < message.content_size(); ++i) {
+    if (!message.content(i).has_text()) {
+      return InvalidField(absl::StrCat(field, ".content[", i, "]"), "found a part without text, expected text");
+    }
+    converted.content->append(message.content(i).text());
+  }
+  return converted;
+}
+
+std::string TokenTextOrEmpty(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id.has_value() ? std::string(tokenizer.TokenText(*id)) : "";
+}
+
+ChatEnding EndingOf(const ChatPromptOptions& options) {
+  if (options.continue_final_message) return ChatEnding::kContinueFinalMessage;
+  return options.add_generation_prompt ? ChatEnding::kGenerationPrompt : ChatEnding::kComplete;
+}
+
+template <class Request>
+absl::StatusOr<std::vector<int32_t>> CompletePrompt(const Request& request, const ServedModel& model) {
+  switch (request.input_case()) {
+    case Request::kPrompt:
+      return EncodeText("prompt", request.prompt(), !request.has_add_special_tokens() || request.add_special_tokens(),
+                        !request.has_parse_special() || request.parse_special(), model);
+    case Request::kPromptIds:
+      return ConvertTokenIds("prompt_ids.ids", request.prompt_ids().ids(), model.host().engine.vocab_size);
+    case Request::INPUT_NOT_SET:
+      break;
+  }
+  return InvalidField("prompt", "found neither prompt nor prompt_ids, expected one of them");
+}
+
+template <class Request>
+absl::StatusOr<std::vector<int32_t>> ChatPromptTokens(const Request& request, const ServedModel& model) {
+  if (request.tools_size() > 0) return UnimplementedField("tools");
+  if (!request.tool_choice().empty()) return UnimplementedField("tool_choice");
+  ChatPromptOptions options;
+  options.continue_final_message = request.continue_final_message();
+  options.add_generation_prompt = !request.continue_final_message();
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
+  return std::move(prompt.tokens);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const std::string& text,
+                                                bool add_special_tokens, bool parse_special, const ServedModel& model) {
+  if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  SLUICE_RETURN_IF_ERROR(CheckLength(field, int64_t(text.size()), model));
+  auto tokens =
+      model.host().tokenizer->Encode(text, {.add_special = add_special_tokens, .parse_special = parse_special});
+  if (!tokens.ok()) return InvalidField(field, tokens.status().message());
+  return tokens;
+}
+
+absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
+                                      const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
+                                      const ServedModel& model) {
+  if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  if (model.host().chat_template == nullptr) {
+    return CallError(absl::StatusCode::kFailedPrecondition, kReasonNoChatTemplate,
+                     "the model has no chat template; use Complete");
+  }
+  if (messages.empty()) return InvalidField("messages", "found none, expected at least one");
+  const Tokenizer& tokenizer = *model.host().tokenizer;
+  ChatInputs inputs;
+  for (int i = 0; i < messages.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(ChatMessage message, ConvertMessage(absl::StrCat("messages[", i, "]"), messages[i]));
+    inputs.messages.push_back(std::move(message));
+  }
+  if (options.continue_final_message && inputs.messages.back().role != "assistant") {
+    return InvalidField("continue_final_message", absl::StrCat("found a last message of role ",
+                                                               inputs.messages.back().role, ", expected assistant"));
+  }
+  if (options.continue_final_message && options.add_generation_prompt) {
+    return InvalidField("add_generation_prompt", "found true beside continue_final_message, expected only one of them");
+  }
+  if (!google::protobuf::util::MessageToJsonString(template_kwargs, &inputs.kwargs_json).ok()) {
+    return InvalidField("chat_template_kwargs", "found values that JSON cannot say, expected a JSON object");
+  }
+  inputs.ending = EndingOf(options);
+  inputs.bos_token = TokenTextOrEmpty(tokenizer, tokenizer.bos_id());
+  inputs.eos_token = TokenTextOrEmpty(tokenizer, tokenizer.eos_id());
+  inputs.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
+
+  auto rendered = model.host().chat_template->Render(inputs);
+  if (!rendered.ok()) return InvalidField("messages", rendered.status().message());
+  SLUICE_RETURN_IF_ERROR(CheckLength("messages", int64_t(rendered->text.size()), model));
+  auto tokens = tokenizer.Encode(rendered->Segments(), {.add_special = false});
+  if (!tokens.ok()) return InvalidField("messages", tokens.status().message());
+  return ChatPrompt{std::move(rendered->text), *std::move(tokens)};
+}
+
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model) {
+  return CompletePrompt(request, model);
+}
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamCompleteRequest& request, const ServedModel& model) {
+  return CompletePrompt(request, model);
+}
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ChatRequest& request, const ServedModel& model) {
+  return ChatPromptTokens(request, model);
+}
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamChatRequest& request, const ServedModel& model) {
+  return ChatPromptTokens(request, model);
+}
+
+}  // namespace sluice

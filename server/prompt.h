@@ -1,0 +1,45 @@
+// From what a request says to the tokens of its prompt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "google/protobuf/repeated_ptr_field.h"
+#include "google/protobuf/struct.pb.h"
+#include "server/served_model.h"
+#include "sluice/v1/chat.pb.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+// FAILED_PRECONDITION: the model has no tokenizer. INVALID_ARGUMENT: not UTF-8, or so long that it cannot fit into the
+// context (told without tokenising it); names the field.
+absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const std::string& text,
+                                                bool add_special_tokens, bool parse_special, const ServedModel& model);
+
+struct ChatPromptOptions {
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+};
+
+struct ChatPrompt {
+  std::string text;
+  std::vector<int32_t> tokens;
+};
+
+// Renders a conversation by the model's template. Added tokens are recognised in what the template itself writes, never
+// in what a message says. FAILED_PRECONDITION: the model has no chat template or no tokenizer. INVALID_ARGUMENT: a
+// message is malformed, or the template refuses the conversation.
+absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
+                                      const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
+                                      const ServedModel& model);
+
+// The prompt of a generation request, of either kind.
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model);
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamCompleteRequest& request, const ServedModel& model);
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ChatRequest& request, const ServedModel& model);
+absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamChatRequest& request, const ServedModel& model);
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// What the reactors of generation calls are told.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace sluice {
+
+class Metrics;
+
+enum class ClientGone {
+  kLeft,        // cancelled, disconnected or out of time
+  kNotReading,  // too much output waits for it
+};
+
+struct ReplyOptions {
+  std::string request_id;        // sent as x-request-id
+  size_t max_pending_bytes = 0;  // of output that waits for the client; more cuts the stream
+  Metrics* metrics = nullptr;    // outlives the reactor
+  // Called at most once, without locks, when the client will get no more: stop working for it.
+  std::function<void(ClientGone)> on_gone;
+};
+
+}  // namespace sluice

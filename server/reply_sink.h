@@ -1,0 +1,22 @@
+// Where the events of one call go: a stream sends them one by one, a unary call folds them into its answer.
+#pragma once
+
+#include "absl/status/status.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+// Thread-safe; never blocks. Order: started, then deltas and choice_finished, completed, Close. After Close, or once
+// the client is gone, everything is ignored.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void Send(v1::Started started) = 0;
+  virtual void Send(v1::Delta delta) = 0;
+  virtual void Send(v1::ChoiceFinished finished) = 0;
+  virtual void Send(v1::Completed completed) = 0;
+  // Ends the call once everything sent before has been written.
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,241 @@
+#include "server/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "server/admin_service.h"
+#include "server/front_desk.h"
+#include "server/generation_service.h"
+#include "server/health_service.h"
+#include "server/http_server.h"
+#include "server/model_service.h"
+#include "server/served_model.h"
+#include "server/status.h"
+#include "server/tokenizer_service.h"
+
+namespace sluice {
+namespace {
+
+// For streams that are not generations, and so that calls beyond the queue are refused rather than held back by HTTP/2.
+constexpr int kSpareStreams = 1024;
+// Clients may ping this often without being cut.
+constexpr int kMinClientPingMs = 10000;
+// For the last messages to be written, once all calls have ended.
+constexpr std::chrono::seconds kFlushTime{1};
+constexpr absl::string_view kLoopback = "127.0.0.1";
+
+std::string HostPort(absl::string_view host, int port) {
+  const bool ipv6 = host.find(':') != absl::string_view::npos;
+  return ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+struct GrpcServer {
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+};
+
+absl::StatusOr<GrpcServer> StartGrpc(absl::string_view flag, absl::string_view host, int port,
+                                     const ServerOptions& options, const std::vector<grpc::Service*>& services) {
+  const auto milliseconds = [](std::chrono::milliseconds time) { return int(time.count()); };
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(int(options.limits.max_request_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.limits.max_num_seqs + options.limits.max_queued_requests + kSpareStreams);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.network.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(options.network.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS,
+                             milliseconds(options.network.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
+  // A second server on the same port is a mistake that must be seen.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  GrpcServer started;
+  const std::string address = HostPort(host, port);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &started.port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  started.server = builder.BuildAndStart();
+  if (started.server == nullptr || started.port == 0) {
+    return absl::UnavailableError(absl::StrCat(flag, ": cannot listen on ", address,
+                                               "; is the port in use, or the address not of this machine?"));
+  }
+  return started;
+}
+
+HttpResponse HealthAnswer(bool good, const char* yes, const char* no) {
+  return {.status = good ? 200 : 503, .body = absl::StrCat("{\"status\":\"", good ? yes : no, "\"}\n")};
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(const ServerOptions& options, const Clock& clock)
+      : desk_(options,
+              {.model = options.model.names.front(), .version = Version(), .vllm_aliases = options.vllm_metrics},
+              clock),
+        generation_(&desk_),
+        tokenizer_(&desk_),
+        model_service_(&desk_),
+        admin_(&desk_, [this] { BeginDrain(); }),
+        health_(&desk_.health),
+        admin_health_(&desk_.health) {
+    desk_.metrics.SetSource([this] { return Snapshot(); });
+  }
+  ~Impl() { Stop(); }
+
+  absl::Status Start() {
+    const NetworkOptions& network = desk_.options.network;
+    SLUICE_ASSIGN_OR_RETURN(http_,
+                            HttpServer::Start({.host = network.host, .port = network.http_port}, HttpHandlers()));
+    if (network.reflection) {
+      static const bool once = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
+      (void)once;
+    }
+    SLUICE_ASSIGN_OR_RETURN(public_, StartGrpc("--grpc-port", network.host, network.grpc_port, desk_.options,
+                                               {&generation_, &tokenizer_, &model_service_, &health_}));
+    SLUICE_ASSIGN_OR_RETURN(
+        private_, StartGrpc("--admin-port", kLoopback, network.admin_port, desk_.options, {&admin_, &admin_health_}));
+    return absl::OkStatus();
+  }
+
+  absl::Status Serve(ModelHost host) {
+    SLUICE_ASSIGN_OR_RETURN(
+        model_, ServedModel::Create(std::move(host), desk_.options.model.names, desk_.options.limits.max_logprobs,
+                                    &desk_.calls, &desk_.metrics, desk_.clock));
+    desk_.model.store(model_.get());
+    desk_.health.Advance(HealthState::Phase::kReady);
+    return absl::OkStatus();
+  }
+
+  std::string grpc_address() const { return HostPort(desk_.options.network.host, public_.port); }
+  std::string http_address() const { return HostPort(desk_.options.network.host, http_->port()); }
+  std::string admin_address() const { return HostPort(kLoopback, private_.port); }
+
+  void BeginLeaving() { desk_.health.Advance(HealthState::Phase::kLeaving); }
+
+  void BeginDrain() {
+    desk_.health.Advance(HealthState::Phase::kDraining);
+    if (ServedModel* model = desk_.model.load(); model != nullptr) model->engine().Drain();
+  }
+
+  bool WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry) {
+    using Clock = std::chrono::steady_clock;
+    if (desk_.calls.WaitUntilEmpty(Clock::now() + timeout, hurry)) return true;
+    for (const std::shared_ptr<Call>& call : desk_.calls.All()) {
+      call->Stop(FinishReason::kCancelled, CallError(absl::StatusCode::kUnavailable, kReasonDraining,
+                                                     "the server shut down before the call's end"));
+    }
+    // Each ends within one step; one that hangs is ended with its connection.
+    desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, [] { return false; });
+    return false;
+  }
+
+  void Stop() {
+    desk_.health.Advance(HealthState::Phase::kStopped);
+    // Streams whose clients do not take their last messages are cut after the grace.
+    const auto deadline = std::chrono::system_clock::now() + kFlushTime;
+    if (public_.server != nullptr) public_.server->Shutdown(deadline);
+    if (private_.server != nullptr) private_.server->Shutdown(deadline);
+    desk_.ingress.Stop();
+    if (model_ != nullptr) model_->Stop();
+    public_.server.reset();
+    private_.server.reset();
+    if (http_ != nullptr) http_->Stop();
+  }
+
+  absl::Status CheckEngine() {
+    ServedModel* model = desk_.model.load();
+    if (model == nullptr) return absl::OkStatus();
+    const EngineStats stats = model->engine().Stats();
+    if (!stats.fault.ok()) {
+      desk_.health.Advance(HealthState::Phase::kFailed);
+      return stats.fault;
+    }
+    const auto limit = desk_.options.lifecycle.watchdog_timeout;
+    if (limit.count() == 0) return absl::OkStatus();
+    const int64_t age_ns = desk_.clock.NowNs() - stats.last_progress_ns;
+    const bool stalled = stats.busy && age_ns > std::chrono::nanoseconds(limit).count();
+    if (stalled && desk_.health.Live()) {
+      LogError(absl::StrCat("the engine has work and has made no step for ", age_ns / 1000000000, " s"));
+    }
+    desk_.health.SetStalled(stalled);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::map<std::string, HttpServer::Handler> HttpHandlers() {
+    const auto ready = [this] { return HealthAnswer(desk_.health.Ready(), "ready", "not ready"); };
+    const auto live = [this] { return HealthAnswer(desk_.health.Live(), "alive", "stalled"); };
+    return {
+        {"/metrics",
+         [this]() -> HttpResponse {
+           return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = desk_.metrics.Serialize()};
+         }},
+        {"/health", ready},
+        {"/health/ready", ready},
+        {"/health/live", live},
+        {"/version", []() -> HttpResponse { return {.body = absl::StrCat("{\"version\":\"", Version(), "\"}\n")}; }}};
+  }
+
+  MetricsSnapshot Snapshot() const {
+    MetricsSnapshot snapshot;
+    snapshot.healthy = desk_.health.Live();
+    snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
+    const ServedModel* model = desk_.model.load();
+    if (model == nullptr) return snapshot;
+    const ModelHost& host = model->host();
+    snapshot.engine = model->engine().Stats();
+    snapshot.block_size = host.engine.block_size;
+    snapshot.model_load_seconds = host.load_seconds;
+    snapshot.architecture = host.architecture;
+    snapshot.weight_type = host.weight_type;
+    snapshot.activations = host.activations;
+    snapshot.kv_type = host.kv_type;
+    snapshot.device = host.device;
+    return snapshot;
+  }
+
+  FrontDesk desk_;
+  std::unique_ptr<ServedModel> model_;
+  GenerationService generation_;
+  TokenizerService tokenizer_;
+  ModelService model_service_;
+  AdminService admin_;
+  HealthService health_;
+  HealthService admin_health_;
+  std::unique_ptr<HttpServer> http_;
+  GrpcServer public_;
+  GrpcServer private_;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const Clock& clock) {
+  auto impl = std::make_unique<Impl>(options, clock);
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+absl::Status Server::Serve(ModelHost host) { return impl_->Serve(std::move(host)); }
+std::string Server::grpc_address() const { return impl_->grpc_address(); }
+std::string Server::http_address() const { return impl_->http_address(); }
+std::string Server::admin_address() const { return impl_->admin_address(); }
+void Server::BeginLeaving() { impl_->BeginLeaving(); }
+void Server::BeginDrain() { impl_->BeginDrain(); }
+bool Server::WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry) {
+  return impl_->WaitForCalls(timeout, hurry);
+}
+void Server::Stop() { impl_->Stop(); }
+absl::Status Server::CheckEngine() { return impl_->CheckEngine(); }
+
+}  // namespace sluice

@@ -1,0 +1,111 @@
+#include "server/status.h"
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::string_view kDomain = "sluice";
+constexpr absl::string_view kErrorInfoUrl = "type.googleapis.com/google.rpc.ErrorInfo";
+constexpr absl::string_view kBadRequestUrl = "type.googleapis.com/google.rpc.BadRequest";
+constexpr int kRetryDelayMs = 1000;
+// Status and details travel in HTTP/2 headers, of which peers accept 8 KiB by default.
+constexpr size_t kMaxMessageBytes = 1024;
+
+template <class Message>
+void SetPayload(absl::Status* status, absl::string_view url, const Message& message) {
+  status->SetPayload(url, absl::Cord(message.SerializeAsString()));
+}
+
+google::rpc::ErrorInfo InfoOf(const absl::Status& status) {
+  google::rpc::ErrorInfo info;
+  if (auto payload = status.GetPayload(kErrorInfoUrl)) info.ParseFromString(std::string(*payload));
+  if (info.reason().empty()) info.set_reason(ReasonOf(status));
+  if (info.reason().empty()) info.set_reason(absl::StatusCodeToString(status.code()));
+  info.set_domain(std::string(kDomain));
+  return info;
+}
+
+}  // namespace
+
+absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata) {
+  google::rpc::ErrorInfo info = InfoOf(status);
+  for (const auto& [key, value] : metadata) (*info.mutable_metadata())[key] = value;
+  SetPayload(&status, kErrorInfoUrl, info);
+  return status;
+}
+
+absl::Status CallError(absl::StatusCode code, absl::string_view reason, absl::string_view message,
+                       const ErrorMetadata& metadata) {
+  return WithMetadata(WithReason(absl::Status(code, message), reason), metadata);
+}
+
+absl::Status InvalidField(absl::string_view field, absl::string_view description, absl::string_view reason,
+                          const ErrorMetadata& metadata) {
+  absl::Status status =
+      CallError(absl::StatusCode::kInvalidArgument, reason, absl::StrCat(field, ": ", description), metadata);
+  google::rpc::BadRequest bad_request;
+  auto* violation = bad_request.add_field_violations();
+  violation->set_field(std::string(field));
+  violation->set_description(std::string(description));
+  SetPayload(&status, kBadRequestUrl, bad_request);
+  return status;
+}
+
+absl::Status UnimplementedField(absl::string_view field) {
+  const absl::string_view description = "this server does not have the feature; leave the field out";
+  absl::Status status =
+      CallError(absl::StatusCode::kUnimplemented, kReasonNotImplemented, absl::StrCat(field, ": ", description));
+  google::rpc::BadRequest bad_request;
+  auto* violation = bad_request.add_field_violations();
+  violation->set_field(std::string(field));
+  violation->set_description(std::string(description));
+  SetPayload(&status, kBadRequestUrl, bad_request);
+  return status;
+}
+
+absl::Status NoTokenizerError() {
+  return CallError(absl::StatusCode::kFailedPrecondition, kReasonNoTokenizer,
+                   "the model has no tokenizer; send token ids");
+}
+
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kMaxBytes = 64;
+  const bool cut = text.size() > kMaxBytes;
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxBytes)), cut ? "...'" : "'");
+}
+
+void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
+  if (status.code() != absl::StatusCode::kResourceExhausted) return;
+  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(kRetryDelayMs));
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const std::string message(status.message().substr(0, kMaxMessageBytes));
+  google::rpc::Status rich;
+  rich.set_code(static_cast<int>(status.code()));
+  rich.set_message(message);
+  rich.add_details()->PackFrom(InfoOf(status));
+  if (auto payload = status.GetPayload(kBadRequestUrl)) {
+    google::rpc::BadRequest bad_request;
+    bad_request.ParseFromString(std::string(*payload));
+    rich.add_details()->PackFrom(bad_request);
+  }
+  if (status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kUnavailable) {
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(kRetryDelayMs / 1000);
+    retry.mutable_retry_delay()->set_nanos(kRetryDelayMs % 1000 * 1000000);
+    rich.add_details()->PackFrom(retry);
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message, rich.SerializeAsString());
+}
+
+}  // namespace sluice

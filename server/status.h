@@ -1,0 +1,62 @@
+// Errors of calls: an absl::Status with google.rpc details attached as payloads, and its way onto the wire.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/error_reason.h"
+
+namespace grpc {
+class ServerContextBase;
+class Status;
+}  // namespace grpc
+
+namespace sluice {
+
+// Reasons that the server adds to the engine's (engine/error_reason.h).
+inline constexpr absl::string_view kReasonNotImplemented = "FEATURE_NOT_IMPLEMENTED";  // UNIMPLEMENTED
+inline constexpr absl::string_view kReasonNoTokenizer = "NO_TOKENIZER";                // FAILED_PRECONDITION
+inline constexpr absl::string_view kReasonNoChatTemplate = "NO_CHAT_TEMPLATE";         // FAILED_PRECONDITION
+inline constexpr absl::string_view kReasonModelNotFound = "MODEL_NOT_FOUND";           // NOT_FOUND
+inline constexpr absl::string_view kReasonRequestNotFound = "REQUEST_NOT_FOUND";       // NOT_FOUND
+inline constexpr absl::string_view kReasonServiceUnknown = "SERVICE_UNKNOWN";          // NOT_FOUND
+inline constexpr absl::string_view kReasonRequestIdInUse = "REQUEST_ID_IN_USE";        // ALREADY_EXISTS
+inline constexpr absl::string_view kReasonLoading = "LOADING";                         // UNAVAILABLE
+inline constexpr absl::string_view kReasonCancelled = "CANCELLED";                     // CANCELLED
+inline constexpr absl::string_view kReasonDeadline = "DEADLINE";                       // DEADLINE_EXCEEDED
+inline constexpr absl::string_view kReasonSlowConsumer = "SLOW_CONSUMER";              // ABORTED
+
+using ErrorMetadata = std::vector<std::pair<std::string, std::string>>;
+
+// An error with a reason and, for machines, the numbers behind it.
+absl::Status CallError(absl::StatusCode code, absl::string_view reason, absl::string_view message,
+                       const ErrorMetadata& metadata = {});
+
+// INVALID_ARGUMENT: `field` is the path of the request's field ("options.top_p"), `description` says what was found and
+// what was expected.
+absl::Status InvalidField(absl::string_view field, absl::string_view description,
+                          absl::string_view reason = kReasonInvalidField, const ErrorMetadata& metadata = {});
+
+// UNIMPLEMENTED, naming the field of a feature that this server does not have.
+absl::Status UnimplementedField(absl::string_view field);
+
+// FAILED_PRECONDITION: text is asked of a model that has only token ids.
+absl::Status NoTokenizerError();
+
+// `status` with more metadata behind its reason.
+absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);
+
+// A user's string for an error message: quoted, cut after 64 bytes, with nothing unprintable in it.
+std::string Quoted(absl::string_view text);
+
+// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps.
+grpc::Status ToGrpcStatus(const absl::Status& status);
+
+// For clients that retry by their service config (gRFC A6): how long to wait when the queue is full, as the trailer
+// grpc-retry-pushback-ms.
+void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context);
+
+}  // namespace sluice

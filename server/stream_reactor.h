@@ -1,0 +1,201 @@
+// The life of one server stream of events: push, write, coalesce, cancel, finish.
+//
+// One message is being written; what arrives meanwhile waits, deltas of one choice grown together, so that the number
+// of messages follows the client's pace and the bytes are bounded. gRPC calls the reactions of one reactor from several
+// threads at once, so one mutex guards all of it and every write or finish is started under it, after looking at
+// finished_. The object is shared: callers may keep it longer than gRPC does.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "server/metrics.h"
+#include "server/reply_options.h"
+#include "server/reply_sink.h"
+#include "server/status.h"
+
+namespace sluice {
+
+template <class Response>
+class StreamReactor final : public grpc::ServerWriteReactor<Response>, public ReplySink {
+ public:
+  // Lives until gRPC is done with it and the last holder has let go. `context` is the call's.
+  static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context) {
+    auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context));
+    reactor->self_ = reactor;
+    return reactor;
+  }
+
+  // Before the first event and before gRPC gets to know the reactor.
+  void SetOptions(ReplyOptions options) { options_ = std::move(options); }
+
+  void Send(v1::Started started) override {
+    Response event;
+    *event.mutable_started() = std::move(started);
+    Push(std::move(event));
+  }
+  void Send(v1::Delta delta) override {
+    Response event;
+    *event.mutable_delta() = std::move(delta);
+    Push(std::move(event));
+  }
+  void Send(v1::ChoiceFinished finished) override {
+    Response event;
+    *event.mutable_choice_finished() = std::move(finished);
+    Push(std::move(event));
+  }
+  void Send(v1::Completed completed) override {
+    Response event;
+    *event.mutable_completed() = std::move(completed);
+    Push(std::move(event));
+  }
+  void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (finished_ || closing_) return;
+    closing_ = true;
+    close_status_ = status;
+    if (!writing_) Advance();
+  }
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // A message on its way to a client with default settings must stay below 4 MiB.
+  static constexpr size_t kMaxCoalescedBytes = 1 << 20;
+
+  struct Pending {
+    Response event;
+    size_t bytes = 0;
+  };
+
+  explicit StreamReactor(grpc::CallbackServerContext* context) : context_(context) {}
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    bool gone = false;
+    {
+      MutexLock lock(&mutex_);
+      writing_ = false;
+      if (finished_) return;
+      if (ok) {
+        if (!pending_.empty()) options_.metrics->ObserveBackpressure(SecondsSince(write_started_));
+        Advance();
+      } else {
+        FinishLocked(absl::CancelledError("the client is gone"));
+        gone = true;
+      }
+    }
+    if (gone) TellGone(ClientGone::kLeft);
+  }
+
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (finished_) return;
+      FinishLocked(absl::CancelledError("the client is gone"));
+    }
+    TellGone(ClientGone::kLeft);
+  }
+
+  void OnDone() override { self_.reset(); }
+
+  void Push(Response event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const size_t bytes = event.ByteSizeLong();
+    {
+      MutexLock lock(&mutex_);
+      if (finished_ || closing_) return;
+      largest_event_ = std::max(largest_event_, bytes);
+      // One event may be larger than the limit (log-probabilities of a whole vocabulary): it does not count as not
+      // reading until several of its kind wait.
+      if (pending_bytes_ <= std::max(options_.max_pending_bytes, 4 * largest_event_)) {
+        Append(std::move(event), bytes);
+        if (!writing_) Advance();
+        return;
+      }
+      FinishLocked(
+          CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
+                    absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it")));
+    }
+    TellGone(ClientGone::kNotReading);
+  }
+
+  void Append(Response event, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    pending_bytes_ += bytes;
+    if (event.has_delta()) {
+      for (auto it = pending_.rbegin(); it != pending_.rend(); ++it) {
+        if (!it->event.has_delta() || it->event.delta().index() != event.delta().index()) continue;
+        if (it->bytes + bytes > kMaxCoalescedBytes) break;
+        v1::Delta* grown = it->event.mutable_delta();
+        std::string text = std::move(*grown->mutable_text()) + event.delta().text();
+        grown->MergeFrom(event.delta());
+        *grown->mutable_text() = std::move(text);
+        it->bytes += bytes;
+        return;
+      }
+    }
+    pending_.push_back({std::move(event), bytes});
+  }
+
+  // Starts the next write, or finishes. REQUIRES: no write is in flight and the call is not finished.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (pending_.empty()) {
+      if (closing_) FinishLocked(close_status_);
+      return;
+    }
+    if (!headers_sent_) context_->AddInitialMetadata("x-request-id", options_.request_id);
+    headers_sent_ = true;
+    in_flight_ = std::move(pending_.front().event);
+    pending_bytes_ -= pending_.front().bytes;
+    pending_.pop_front();
+    writing_ = true;
+    write_started_ = std::chrono::steady_clock::now();
+    this->StartWrite(&in_flight_);
+  }
+
+  // Legal while a write is in flight; in_flight_ then stays as it is until OnDone.
+  void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    finished_ = true;
+    pending_.clear();
+    pending_bytes_ = 0;
+    // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
+    if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", options_.request_id);
+    AddRetryPushback(status, context_);
+    options_.metrics->CountGrpc(status.code());
+    this->Finish(ToGrpcStatus(status));
+  }
+
+  void TellGone(ClientGone why) {
+    if (options_.on_gone) options_.on_gone(why);
+  }
+
+  static double SecondsSince(TimePoint start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // Constant once gRPC knows the reactor. The context lives until OnDone, which comes after Finish.
+  grpc::CallbackServerContext* const context_;
+  ReplyOptions options_;
+  std::shared_ptr<StreamReactor> self_;  // keeps the object until OnDone
+
+  Mutex mutex_;
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t largest_event_ ABSL_GUARDED_BY(mutex_) = 0;
+  Response in_flight_ ABSL_GUARDED_BY(mutex_);
+  TimePoint write_started_ ABSL_GUARDED_BY(mutex_);
+  absl::Status close_status_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool headers_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+#include "server/tokenizer_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status_macros.h"
+#include "server/convert.h"
+#include "server/prompt.h"
+#include "server/status.h"
+#include "server/unary_call.h"
+
+namespace sluice {
+namespace {
+
+absl::Status Tokenized(const v1::TokenizeRequest& request, const ServedModel& model, v1::TokenizeResponse* response) {
+  const bool add_special = !request.has_add_special_tokens() || request.add_special_tokens();
+  const bool parse_special = !request.has_parse_special() || request.parse_special();
+  if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  const Tokenizer& tokenizer = *model.host().tokenizer;
+  auto tokens = tokenizer.Encode(request.text(), {.add_special = add_special, .parse_special = parse_special});
+  if (!tokens.ok()) return InvalidField("text", tokens.status().message());
+  for (int32_t token : *tokens) {
+    response->add_token_ids(uint32_t(token));
+    response->add_token_bytes(std::string(tokenizer.TokenBytes(token)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Detokenized(const v1::DetokenizeRequest& request, const ServedModel& model,
+                         v1::DetokenizeResponse* response) {
+  if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  const Tokenizer& tokenizer = *model.host().tokenizer;
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                          ConvertTokenIds("token_ids", request.token_ids(), tokenizer.vocab_size()));
+  response->set_text(tokenizer.Decode(ids, request.skip_special_tokens()));
+  return absl::OkStatus();
+}
+
+absl::Status Rendered(const v1::RenderChatRequest& request, const ServedModel& model,
+                      v1::RenderChatResponse* response) {
+  if (request.tools_size() > 0) return UnimplementedField("tools");
+  ChatPromptOptions options;
+  options.continue_final_message = request.continue_final_message();
+  options.add_generation_prompt =
+      request.has_add_generation_prompt() ? request.add_generation_prompt() : !request.continue_final_message();
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
+  response->set_prompt(std::move(prompt.text));
+  response->mutable_token_ids()->Assign(prompt.tokens.begin(), prompt.tokens.end());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+template <class Request, class Response, class Answer>
+grpc::ServerUnaryReactor* TokenizerService::Run(grpc::CallbackServerContext* context, const Request* request,
+                                                Response* response, Answer answer) {
+  auto model = desk_.ModelForCall();
+  if (!model.ok()) return FinishUnary(context, model.status(), &desk_.metrics);
+  if (absl::Status status = (*model)->CheckName(request->model()); !status.ok()) {
+    return FinishUnary(context, status, &desk_.metrics);
+  }
+  // The default reactor keeps request and response until Finish, also when the client has left.
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status posted = desk_.ingress.Post(
+      int64_t(request->ByteSizeLong()), [this, context, request, response, reactor, answer, model = *model] {
+        FinishUnary(context, reactor, answer(*request, *model, response), &desk_.metrics);
+      });
+  if (!posted.ok()) FinishUnary(context, reactor, posted, &desk_.metrics);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext* context,
+                                                     const v1::TokenizeRequest* request,
+                                                     v1::TokenizeResponse* response) {
+  return Run(context, request, response, Tokenized);
+}
+
+grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerContext* context,
+                                                       const v1::DetokenizeRequest* request,
+                                                       v1::DetokenizeResponse* response) {
+  return Run(context, request, response, Detokenized);
+}
+
+grpc::ServerUnaryReactor* TokenizerService::RenderChat(grpc::CallbackServerContext* context,
+                                                       const v1::RenderChatRequest* request,
+                                                       v1::RenderChatResponse* response) {
+  return Run(context, request, response, Rendered);
+}
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+// A unary generation call: the events of the same path as a stream's, folded into one answer.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <utility>
+
+#include "engine/base/mutex.h"
+#include "server/fold_events.h"
+#include "server/metrics.h"
+#include "server/reply_options.h"
+#include "server/reply_sink.h"
+#include "server/status.h"
+
+namespace sluice {
+
+// Response: CompleteResponse or ChatResponse.
+template <class Response>
+class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
+ public:
+  // Lives until gRPC is done with it and the last holder has let go. `context` and `response` are the call's.
+  static std::shared_ptr<UnaryReactor> Create(grpc::CallbackServerContext* context, Response* response) {
+    auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, response));
+    reactor->self_ = reactor;
+    return reactor;
+  }
+
+  // Before the first event and before gRPC gets to know the reactor.
+  void SetOptions(ReplyOptions options) { options_ = std::move(options); }
+
+  void Send(v1::Started started) override { Fold(std::move(started)); }
+  void Send(v1::Delta delta) override { Fold(std::move(delta)); }
+  void Send(v1::ChoiceFinished finished) override { Fold(std::move(finished)); }
+  void Send(v1::Completed completed) override { Fold(std::move(completed)); }
+  void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (!finished_) FinishLocked(status);
+  }
+
+ private:
+  UnaryReactor(grpc::CallbackServerContext* context, Response* response) : context_(context), response_(response) {}
+
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (finished_) return;
+      FinishLocked(absl::CancelledError("the client is gone"));
+    }
+    if (options_.on_gone) options_.on_gone(ClientGone::kLeft);
+  }
+
+  void OnDone() override { self_.reset(); }
+
+  template <class Event>
+  void Fold(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (!finished_) FoldEvent(std::move(event), response_);
+  }
+
+  void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    finished_ = true;
+    if (status.ok()) {
+      context_->AddInitialMetadata("x-request-id", options_.request_id);
+    } else {
+      context_->AddTrailingMetadata("x-request-id", options_.request_id);  // see StreamReactor::FinishLocked
+    }
+    AddRetryPushback(status, context_);
+    options_.metrics->CountGrpc(status.code());
+    Finish(ToGrpcStatus(status));
+  }
+
+  // Constant once gRPC knows the reactor. Context and response live until OnDone, which comes after Finish.
+  grpc::CallbackServerContext* const context_;
+  Response* const response_;
+  ReplyOptions options_;
+  std::shared_ptr<UnaryReactor> self_;  // keeps the object until OnDone
+
+  Mutex mutex_;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice
