@@ -44,9 +44,10 @@ GenerationDefaults Defaults(const GenerationConfig& config) {
 
 absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, const ServerOptions& options,
                                                   int32_t num_threads) {
-  SLUICE_ASSIGN_OR_RETURN(
-      std::unique_ptr<Ops> ops,
-      NewCpuOps({.num_threads = num_threads, .activations = *CpuActivations(options.model.activations)}));
+  CpuOpsOptions cpu;
+  cpu.num_threads = num_threads;
+  cpu.activations = *CpuActivations(options.model.activations);
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, NewCpuOps(cpu));
   LogInfo(absl::StrCat("device: ", ops->Description()));
   LoadRunnerOptions load;
   load.kv.kv_memory_bytes = options.model.kv_memory_bytes;
@@ -89,7 +90,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.kv_type = options.model.kv_dtype == "auto" ? "f16" : options.model.kv_dtype;
   host.device = "cpu";
   host.num_parameters = uint64_t(loaded->num_parameters);
-  host.context_length = loaded->spec.context_length;
+  host.context_length = loaded->spec.max_position;
   host.kv_bytes = uint64_t(runner->kv_bytes());
   if (!loaded->chat_template.empty()) {
     auto parsed = ChatTemplate::Parse(loaded->chat_template);
