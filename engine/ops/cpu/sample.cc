@@ -299,7 +299,7 @@ CpuSampler::Cut CpuSampler::FindCut(const FloatKernels& floats, const Job& job, 
   if (row.top_k > 0 && row.top_k < vocab) {
     n = GatherLargest(floats, x, job.max, job.min_value, candidates,
                       [&](float threshold) { return CountFrom(floats, x, threshold, candidates) >= row.top_k; });
-    if (n > row.top_k) {
+    if (n >= row.top_k) {
       std::nth_element(candidates, candidates + row.top_k - 1, candidates + n, Before);
       cut.value = candidates[row.top_k - 1].value;
       n = std::partition(candidates, candidates + n, [&](const TokenValue& c) { return c.value >= cut.value; }) -
