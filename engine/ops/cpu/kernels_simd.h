@@ -22,7 +22,7 @@ constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
 
 // Codes k = 4 Group .. 4 Group + 3 of lanes first_lane .. first_lane + kLanes - 1: byte t of a lane's 32 bits is k + t.
 template <int Bits, int Group>
-inline Int Codes(const uint8_t* block, int first_lane) {
+[[gnu::always_inline]] inline Int Codes(const uint8_t* block, int first_lane) {
   if constexpr (Bits == 8) {
     return Load(block + Group * 128 + first_lane * 4);
   } else {
@@ -47,7 +47,7 @@ inline Int Codes(const uint8_t* block, int first_lane) {
 
 // Scales of kLanes lanes of a block, for its sub-block `sub`.
 template <PackedType Packed>
-inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, int sub) {
+[[gnu::always_inline]] inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, int sub) {
   constexpr PackedFormat kF = kFormat<Packed>;
   const uint8_t* scales = block + kF.code_bytes;
   if constexpr (!kF.two_level) {
@@ -59,7 +59,7 @@ inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, in
 }
 
 template <PackedType Packed>
-inline Float BlockOffset(const uint8_t* super, const uint8_t* block, int lane) {
+[[gnu::always_inline]] inline Float BlockOffset(const uint8_t* super, const uint8_t* block, int lane) {
   constexpr PackedFormat kF = kFormat<Packed>;
   const uint8_t* scales = block + kF.code_bytes;
   if constexpr (!kF.two_level) {
@@ -69,20 +69,21 @@ inline Float BlockOffset(const uint8_t* super, const uint8_t* block, int lane) {
   }
 }
 
-inline PrefetchAhead Prefetch(PrefetchAhead ahead) {
+[[gnu::always_inline]] inline PrefetchAhead Prefetch(PrefetchAhead ahead) {
   for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(reinterpret_cast<const char*>(ahead.data + i * 64), _MM_HINT_T0);
   return {ahead.data + ahead.lines * 64, ahead.lines};
 }
 
 template <int Digits>
-inline const ActivationBlock<Digits>& Row(const uint8_t* activations, size_t stride_bytes, int r) {
+[[gnu::always_inline]] inline const ActivationBlock<Digits>& Row(const uint8_t* activations, size_t stride_bytes,
+                                                                 int r) {
   return *reinterpret_cast<const ActivationBlock<Digits>*>(activations + r * stride_bytes);
 }
 
 // dot[digit][r][v] += codes of Group times the digits of row r.
 template <int Bits, int Digits, int R, int Group>
-inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations, size_t stride_bytes,
-                     Int (&dot)[Digits][R][2]) {
+[[gnu::always_inline]] inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations,
+                                            size_t stride_bytes, Int (&dot)[Digits][R][2]) {
   const Int w0 = Codes<Bits, Group>(block, lane), w1 = Codes<Bits, Group>(block, lane + kLanes);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -100,8 +101,8 @@ inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations,
 // The dot products of a sub-block. Those of symmetric types start at -zero * sum(q) instead of 0: exact, and no float
 // operation. Low and high nibbles of one load go together.
 template <PackedType Packed, int Digits, int R, int Sub>
-inline void DotSubBlock(const uint8_t* block, int lane, const uint8_t* activations, size_t stride_bytes,
-                        Int (&dot)[Digits][R][2]) {
+[[gnu::always_inline]] inline void DotSubBlock(const uint8_t* block, int lane, const uint8_t* activations,
+                                               size_t stride_bytes, Int (&dot)[Digits][R][2]) {
   constexpr PackedFormat kF = kFormat<Packed>;
   constexpr int kZero = kSignedCodes8 && kF.code_bits == 8 ? 0 : kF.zero;
 #pragma GCC unroll 8
@@ -133,20 +134,25 @@ inline void DotSubBlock(const uint8_t* block, int lane, const uint8_t* activatio
   }
 }
 
-// acc[r][v] += scale * x.scale * dot
+// acc[r][v] += scale * x.scale * dot [+ offset * x.scaled_sum]
 template <PackedType Packed, int Digits, int R, int Sub>
-inline void AccumulateSubBlock(const uint8_t* super, const uint8_t* block, int lane, const uint8_t* activations,
-                               size_t stride_bytes, Float (&acc)[R][2]) {
+[[gnu::always_inline]] inline void AccumulateSubBlock(const uint8_t* super, const uint8_t* block, int lane,
+                                                      const uint8_t* activations, size_t stride_bytes,
+                                                      Float (&acc)[R][2]) {
+  constexpr PackedFormat kF = kFormat<Packed>;
+  static_assert(!kF.affine || kF.scales_per_block == 1);
   Int dot[Digits][R][2];
   DotSubBlock<Packed, Digits, R, Sub>(block, lane, activations, stride_bytes, dot);
 #pragma GCC unroll 2
   for (int v = 0; v < 2; ++v) {
     const Float scale = BlockScale<Packed>(super, block, lane + v * kLanes, Sub);
+    const Float offset = kF.affine ? BlockOffset<Packed>(super, block, lane + v * kLanes) : Set(0);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
+      const ActivationBlock<Digits>& x = Row<Digits>(activations, stride_bytes, r);
       const Int sum = Digits == 2 ? JoinDigits(dot[0][r][v], dot[Digits - 1][r][v]) : dot[0][r][v];
-      const Float x_scale = Set(Row<Digits>(activations, stride_bytes, r).scale);
-      acc[r][v] = Fma(ToFloat(sum), Mul(scale, x_scale), acc[r][v]);
+      acc[r][v] = Fma(ToFloat(sum), Mul(scale, Set(x.scale)), acc[r][v]);
+      if constexpr (kF.affine) acc[r][v] = Fma(offset, Set(x.scaled_sum), acc[r][v]);
     }
   }
 }
@@ -174,16 +180,6 @@ void IntegerTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* act
     if constexpr (kF.scales_per_block == 2) {
       AccumulateSubBlock<Packed, Digits, R, 1>(super, block, lane, activations, stride_bytes, acc);
     }
-    if constexpr (kF.affine) {
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) {
-        const Float offset = BlockOffset<Packed>(super, block, lane + v * kLanes);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          acc[r][v] = Fma(offset, Set(Row<Digits>(activations, stride_bytes, r).scaled_sum), acc[r][v]);
-        }
-      }
-    }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -207,7 +203,8 @@ void IntegerTile(const uint8_t* panel, int64_t k, const uint8_t* activations, si
 // ---------------------------------------------------------------- f32 activations
 
 template <int R>
-inline void FmaRows(Float w0, Float w1, const uint8_t* x, size_t stride_bytes, Float (&acc)[R][2]) {
+[[gnu::always_inline]] inline void FmaRows(Float w0, Float w1, const uint8_t* x, size_t stride_bytes,
+                                           Float (&acc)[R][2]) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     const Float xr = Set(*reinterpret_cast<const float*>(x + r * stride_bytes));
@@ -221,7 +218,7 @@ template <PackedType Packed>
 struct BlockFloats {
   Float scale[2][2], offset[2];  // [sub-block][v], [v]
 
-  BlockFloats(const uint8_t* super, const uint8_t* block, int lane) {
+  [[gnu::always_inline]] BlockFloats(const uint8_t* super, const uint8_t* block, int lane) {
     constexpr PackedFormat kF = kFormat<Packed>;
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
@@ -234,7 +231,7 @@ struct BlockFloats {
   }
 
   // Code `t` of the four in `codes`.
-  Float Value(Int codes, int t, int sub, int v) const {
+  [[gnu::always_inline]] Float Value(Int codes, int t, int sub, int v) const {
     constexpr PackedFormat kF = kFormat<Packed>;
     const Int code = And(ShiftRight32(codes, 8 * t), Set32(255));
     const Int centered = kF.zero != 0 ? Sub32(code, Set32(kF.zero)) : code;
@@ -244,8 +241,8 @@ struct BlockFloats {
 };
 
 template <PackedType Packed, int R, int Group = 0>
-inline void FmaBlock(const BlockFloats<Packed>& floats, const uint8_t* block, int lane, const uint8_t* x,
-                     size_t stride_bytes, Float (&acc)[R][2]) {
+[[gnu::always_inline]] inline void FmaBlock(const BlockFloats<Packed>& floats, const uint8_t* block, int lane,
+                                            const uint8_t* x, size_t stride_bytes, Float (&acc)[R][2]) {
   constexpr PackedFormat kF = kFormat<Packed>;
   constexpr int kSub = kF.scales_per_block == 2 ? Group / 4 : 0;
   const Int c0 = Codes<kF.code_bits, Group>(block, lane), c1 = Codes<kF.code_bits, Group>(block, lane + kLanes);
@@ -258,7 +255,7 @@ inline void FmaBlock(const BlockFloats<Packed>& floats, const uint8_t* block, in
 }
 
 template <PackedType Packed>
-inline Float LoadPlain(const uint8_t* p, int lane) {
+[[gnu::always_inline]] inline Float LoadPlain(const uint8_t* p, int lane) {
   if constexpr (Packed == PackedType::kF32) return LoadFloat(p + lane * 4);
   if constexpr (Packed == PackedType::kF16) return LoadF16(p + lane * 2);
   if constexpr (Packed == PackedType::kBF16) return LoadBf16(p + lane * 2);
