@@ -247,6 +247,9 @@ void Engine::Impl::Step() {
   }
   StepStats stats = scheduler_.Commit(*std::move(result), end_ns, &outputs_);
   stats.duration_ns = end_ns - start_ns;
+#ifndef NDEBUG
+  scheduler_.CheckInvariants();
+#endif
   ++num_steps_;
   PublishStats(end_ns);
   Deliver(stats);

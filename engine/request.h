@@ -54,7 +54,7 @@ enum class FinishReason : uint8_t {
   kNone,          // still running
   kStop,          // the model's end token
   kStopSequence,  // a stop token id, or (set by the caller through Cancel) a stop string
-  kLength,        // max_tokens or the context is used up, nothing else
+  kLength,        // max_tokens are used up, nothing else
   kCancelled,
   kDeadline,
   kError,

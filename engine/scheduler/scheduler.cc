@@ -110,29 +110,26 @@ const StepPlan& Scheduler::Plan(int64_t now_ns) {
   SLUICE_CHECK(has_sequences() && scheduled_.empty());
   step_stats_ = StepStats();
   int32_t budget = options_.max_num_batched_tokens;
-  const bool all_fit = ScheduleDecodes(&budget);
+  ScheduleDecodes(&budget);
   if (!scheduled_.empty()) budget = std::min(budget, PrefillTokensBesideDecodes(options_));
   SchedulePrefills(&budget);
-  if (all_fit) AdmitWaiting(now_ns, &budget);
+  AdmitWaiting(now_ns, &budget);
   SLUICE_CHECK(!scheduled_.empty());
   step_stats_.num_sequences = int32_t(scheduled_.size());
   BuildStepPlan(scheduled_, options_.block_size, &plan_);
   return plan_;
 }
 
-bool Scheduler::ScheduleDecodes(int32_t* budget) {
-  bool all_fit = true;
+void Scheduler::ScheduleDecodes(int32_t* budget) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* const s = running_[i].get();
     if (s->num_remaining_tokens() > 1) continue;
     while (!s->block_table.GrowTo(BlocksFor(s->num_tokens(), options_.block_size))) {
-      all_fit = false;
       PreemptNewest();
-      if (i == running_.size()) return all_fit;  // it was `s` itself
+      if (i == running_.size()) return;  // it was `s` itself
     }
     Schedule(s, 1, budget);
   }
-  return all_fit;
 }
 
 void Scheduler::SchedulePrefills(int32_t* budget) {
@@ -234,7 +231,7 @@ void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, S
   if (s->num_output_tokens() == 1) output->timings.first_token_ns = s->timings.first_token_ns = now_ns;
   output->tokens.push_back(sample.token);
   if (s->request.sampling.logprobs.has_value()) output->logprobs.push_back(std::move(sample.logprobs));
-  const FinishReason reason = s->CheckStop(options_);
+  const FinishReason reason = s->CheckStop(options_.eos_token_ids);
   if (reason == FinishReason::kNone) return;
   if (reason != FinishReason::kLength) output->stop_token = sample.token;
   MakeLast(reason, now_ns, s, output);

@@ -5,10 +5,11 @@
 //      left preempts the newest running sequence (perhaps itself);
 //   2. running sequences that lack more (a prompt, or what a preempted one had) get chunks of what remains, oldest
 //      first;
-//   3. if nobody was preempted, waiting sequences are admitted in order of arrival while rows remain. The first that
-//      does not fit ends the step: no small request overtakes a big one for ever.
-// Admission takes the blocks of all tokens the sequence has, and leaves one block for each running sequence, so only
-// a growing output can run out of blocks and nobody is admitted just to be preempted again.
+//   3. waiting sequences are admitted in order of arrival while rows remain. The first that does not fit ends the
+//      step: no small request overtakes a big one for ever.
+// Admission takes the blocks of all tokens the sequence has and leaves one block for each running sequence, itself
+// included, unless it is alone. So only a growing output can run out of blocks, nobody is admitted just to be preempted
+// again, and what a preempted sequence gave back in this step is never enough to let it in again.
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
@@ -81,7 +82,7 @@ class Scheduler {
 
  private:
   // Each takes the rows it hands out from `budget`.
-  bool ScheduleDecodes(int32_t* budget);  // false: somebody was preempted
+  void ScheduleDecodes(int32_t* budget);
   void SchedulePrefills(int32_t* budget);
   void AdmitWaiting(int64_t now_ns, int32_t* budget);
   void Schedule(Sequence* s, int32_t num_tokens, int32_t* budget);

@@ -25,8 +25,9 @@ struct Sequence {
   absl::Span<const int32_t> output() const { return absl::MakeConstSpan(tokens).subspan(num_prompt_tokens); }
 
   // What the newest output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
-  // nothing stops it. REQUIRES: num_output_tokens() > 0
-  FinishReason CheckStop(const EngineOptions& options) const;
+  // nothing stops it. The context cannot be used up before max_tokens is: ValidateRequest sees to it.
+  // REQUIRES: num_output_tokens() > 0
+  FinishReason CheckStop(absl::Span<const int32_t> eos_token_ids) const;
 
   const SequenceId id;
   Request request;              // prompt_tokens is empty: they are the first of `tokens`

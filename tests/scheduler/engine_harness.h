@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -34,7 +35,10 @@ class FakeClock : public Clock {
 
 class RecordingSink : public TokenSink {
  public:
+  std::function<void()> on_step;  // called on the engine thread at the beginning of OnStep; set before the first
+
   void OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) override {
+    if (on_step) on_step();
     MutexLock lock(&mutex_);
     num_steps_ += stats.num_sequences > 0;
     EXPECT_TRUE(stats.num_sequences > 0 || !outputs.empty()) << "called for nothing";

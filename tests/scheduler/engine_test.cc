@@ -440,6 +440,24 @@ TEST_F(EngineTest, StatsShowWorkFromTheMomentItIsSubmittedAndProgressWhenAStepEn
   EXPECT_FALSE(engine_->Stats().busy);
 }
 
+TEST_F(EngineTest, StatsAreUpToDateWhenTheSinkIsCalled) {
+  std::vector<EngineStats> seen;  // by the sink; read once the engine has stopped
+  sink_.on_step = [&] { seen.push_back(engine_->Stats()); };
+  StartGated(SmallOptions());
+  SubmitOne(engine_.get(), PromptOf(5, 2));
+  gate_.WaitForStep(1);
+  SubmitOne(engine_.get(), PromptOf(6, 1));  // still in the inbox when the first step ends
+  gate_.Open();
+  sink_.WaitForFinished(2);
+  engine_->Stop();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].num_generation_tokens, 1);
+  EXPECT_EQ(seen[0].num_waiting, 1);
+  EXPECT_EQ(seen[0].num_waiting_tokens, 6);
+  EXPECT_EQ(seen[1].num_generation_tokens, 3) << "a request that has ended is counted before its end is told";
+  ExpectAtRest(seen[1]);
+}
+
 TEST(TwoEnginesTest, LiveInOneProcess) {
   FakeClock clock;
   RecordingSink sink_a, sink_b;

@@ -125,10 +125,10 @@ TEST_F(PlanBuilderTest, MasksEndAndStopTokensBelowMinTokens) {
 }
 
 TEST_F(PlanBuilderTest, LeavesNothingOfThePlanBefore) {
-  Request request = MakeRequest({10, 11, 12, 13}, 8);
+  Request request = MakeRequest({10, 11, 12, 13, 14}, 8);  // two blocks
   request.sampling.prompt_logprobs = 0;
   auto s = MakeSequence(std::move(request), 2);
-  s->num_scheduled_tokens = 4;
+  s->num_scheduled_tokens = 5;
   Build({s.get()});
   auto t = MakeSequence(MakeRequest({20, 21, 22}, 8), 1);
   t->num_scheduled_tokens = 1;
@@ -139,6 +139,7 @@ TEST_F(PlanBuilderTest, LeavesNothingOfThePlanBefore) {
   EXPECT_THAT(plan_.seq_slots, ElementsAre(1));
   EXPECT_EQ(plan_.kv_groups[0].slot_mapping.size(), 1u);
   EXPECT_EQ(plan_.kv_groups[0].block_tables.size(), 1u);
+  EXPECT_EQ(plan_.kv_groups[0].block_table_stride, 1);
   EXPECT_THAT(plan_.logits_rows, IsEmpty());
   EXPECT_THAT(plan_.samples, IsEmpty());
   EXPECT_THAT(plan_.prompt_logprobs, IsEmpty());

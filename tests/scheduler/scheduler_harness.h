@@ -48,7 +48,11 @@ class SchedulerHarness {
   // One step. The plan stays readable in `plan` until the next one.
   StepStats Step() {
     ++now_ns;
+    const int64_t num_preemptions = scheduler.num_preemptions();
     plan = scheduler.Plan(now_ns);
+    if (scheduler.num_preemptions() > num_preemptions) {
+      EXPECT_GT(scheduler.num_waiting(), 0) << "let in again in the step that preempted it";
+    }
     absl::StatusOr<StepResult> result = runner.Run(plan);
     EXPECT_TRUE(result.ok());
     ++now_ns;
