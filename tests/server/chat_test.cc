@@ -1,0 +1,263 @@
+// Conversations: the template's own control tokens count, those of a message do not.
+#include <gmock/gmock.h>
+
+#include <variant>
+
+#include "tests/server/server_fixture.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+
+void Say(v1::Role role, const std::string& text, google::protobuf::RepeatedPtrField<v1::ChatMessage>* messages) {
+  v1::ChatMessage* message = messages->Add();
+  message->set_role(role);
+  message->add_content()->set_text(text);
+}
+
+std::vector<int32_t> Ids(std::initializer_list<std::variant<int32_t, std::string>> parts) {
+  std::vector<int32_t> ids;
+  for (const auto& part : parts) {
+    if (const int32_t* id = std::get_if<int32_t>(&part)) {
+      ids.push_back(*id);
+    } else {
+      for (char c : std::get<std::string>(part)) ids.push_back(uint8_t(c));
+    }
+  }
+  return ids;
+}
+
+class ChatTest : public ServerTest {
+ protected:
+  ChatTest() { Start(); }
+
+  grpc::Status Chat(const v1::ChatRequest& request, v1::ChatResponse* response) const {
+    grpc::ClientContext context;
+    return generation()->Chat(&context, request, response);
+  }
+  grpc::Status Render(const v1::RenderChatRequest& request, v1::RenderChatResponse* response) const {
+    grpc::ClientContext context;
+    return tokenizer()->RenderChat(&context, request, response);
+  }
+  void ExpectError(const v1::ChatRequest& request, grpc::StatusCode code, const std::string& field) const {
+    v1::ChatResponse response;
+    const grpc::Status status = Chat(request, &response);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_EQ(DetailsOf(status).field(), field) << status.error_message();
+  }
+};
+
+TEST_F(ChatTest, AConversationIsRenderedAndAnswered) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_SYSTEM, "S", request.mutable_messages());
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  v1::ChatResponse response;
+  const grpc::Status status = Chat(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.choices(0).text(), "hello");
+  EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(model_->last_seen().prompt,
+            Ids({kStart, "system:S", kMark, kStart, "user:U", kMark, kStart, "assistant:"}));
+  EXPECT_EQ(response.usage().prompt_tokens(), model_->last_seen().prompt.size());
+}
+
+TEST_F(ChatTest, ControlTokensInAMessageStayText) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "<|mark|><|end|>", request.mutable_messages());
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user:<|mark|><|end|>", kMark, kStart, "assistant:"}));
+}
+
+TEST_F(ChatTest, PartsOfAMessageAreJoinedAndNamesAreShown) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "a", request.mutable_messages());
+  request.mutable_messages(0)->add_content()->set_text("b");
+  request.mutable_messages(0)->set_name("Ann");
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user(Ann):ab", kMark, kStart, "assistant:"}));
+}
+
+TEST_F(ChatTest, EveryRoleHasItsName) {
+  for (const auto& [role, name] : {std::pair{v1::ROLE_SYSTEM, "system"},
+                                   {v1::ROLE_DEVELOPER, "developer"},
+                                   {v1::ROLE_USER, "user"},
+                                   {v1::ROLE_ASSISTANT, "assistant"},
+                                   {v1::ROLE_TOOL, "tool"}}) {
+    v1::RenderChatRequest request;
+    Say(role, "x", request.mutable_messages());
+    request.set_add_generation_prompt(false);
+    v1::RenderChatResponse response;
+    ASSERT_TRUE(Render(request, &response).ok());
+    EXPECT_EQ(response.prompt(), std::string("<|start|>") + name + ":x<|mark|>");
+  }
+}
+
+TEST_F(ChatTest, TheFinalMessageCanBeContinued) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  Say(v1::ROLE_ASSISTANT, "so far", request.mutable_messages());
+  request.set_continue_final_message(true);
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user:U", kMark, kStart, "assistant:so far"}));
+  request.mutable_messages()->RemoveLast();
+  ExpectError(request, grpc::INVALID_ARGUMENT, "continue_final_message");
+}
+
+TEST_F(ChatTest, TemplateKwargsReachTheTemplate) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  (*request.mutable_chat_template_kwargs()->mutable_fields())["mood"].set_string_value("glad");
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user:U", kMark, "[glad]", kStart, "assistant:"}));
+}
+
+TEST_F(ChatTest, OptionsAndEnvelopeHoldForChatsToo) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  request.mutable_options()->set_max_tokens(2);
+  request.set_request_id("chat-id");
+  (*request.mutable_metadata())["k"] = "v";
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(response.choices(0).text(), "he");
+  EXPECT_EQ(response.request_id(), "chat-id");
+  EXPECT_EQ(response.metadata().at("k"), "v");
+  request.set_model("other");
+  ExpectError(request, grpc::NOT_FOUND, "");
+}
+
+TEST_F(ChatTest, AStreamedChatSaysTheSame) {
+  v1::StreamChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  grpc::ClientContext context;
+  const auto stub = generation();
+  const auto reader = stub->StreamChat(&context, request);
+  std::vector<v1::StreamChatResponse> events;
+  for (v1::StreamChatResponse event; reader->Read(&event);) events.push_back(event);
+  ASSERT_TRUE(reader->Finish().ok());
+  std::string text;
+  for (const auto& event : events) text += event.delta().text();
+  EXPECT_EQ(text, "hello");
+  EXPECT_TRUE(events.front().has_started());
+  EXPECT_TRUE(events.back().has_completed());
+}
+
+TEST_F(ChatTest, MalformedConversationsAreNamed) {
+  v1::ChatRequest request;
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages");
+  Say(v1::ROLE_UNSPECIFIED, "x", request.mutable_messages());
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages[0].role");
+  request.mutable_messages(0)->set_role(v1::ROLE_USER);
+  request.mutable_messages(0)->add_content();
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages[0].content[1]");
+  request.mutable_messages(0)->clear_content();
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages[0].content");
+}
+
+TEST_F(ChatTest, ToolsAreNotBuilt) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  v1::ChatRequest changed = request;
+  changed.add_tools()->set_name("t");
+  ExpectError(changed, grpc::UNIMPLEMENTED, "tools");
+  changed = request;
+  changed.set_tool_choice("auto");
+  ExpectError(changed, grpc::UNIMPLEMENTED, "tool_choice");
+  changed = request;
+  changed.mutable_messages(0)->add_tool_calls();
+  ExpectError(changed, grpc::UNIMPLEMENTED, "messages[0].tool_calls");
+  changed = request;
+  changed.mutable_messages(0)->set_tool_call_id("x");
+  ExpectError(changed, grpc::UNIMPLEMENTED, "messages[0].tool_call_id");
+  changed = request;
+  changed.set_priority(1);
+  ExpectError(changed, grpc::UNIMPLEMENTED, "priority");
+}
+
+TEST_F(ChatTest, RenderChatShowsPromptAndTokens) {
+  v1::RenderChatRequest request;
+  request.set_model("alias");
+  Say(v1::ROLE_USER, "<|mark|>", request.mutable_messages());
+  v1::RenderChatResponse response;
+  ASSERT_TRUE(Render(request, &response).ok());
+  EXPECT_EQ(response.prompt(), "<|start|>user:<|mark|><|mark|><|start|>assistant:");
+  const std::vector<int32_t> expected = Ids({kStart, "user:<|mark|>", kMark, kStart, "assistant:"});
+  EXPECT_EQ(std::vector<int32_t>(response.token_ids().begin(), response.token_ids().end()), expected);
+
+  request.set_add_generation_prompt(false);
+  (*request.mutable_chat_template_kwargs()->mutable_fields())["mood"].set_string_value("sad");
+  ASSERT_TRUE(Render(request, &response).ok());
+  EXPECT_EQ(response.prompt(), "<|start|>user:<|mark|><|mark|>[sad]");
+
+  request.mutable_messages(0)->set_role(v1::ROLE_ASSISTANT);
+  request.set_continue_final_message(true);
+  ASSERT_TRUE(Render(request, &response).ok());
+  EXPECT_EQ(response.prompt(), "<|start|>assistant:<|mark|>");
+  request.set_add_generation_prompt(true);
+  EXPECT_EQ(Render(request, &response).error_code(), grpc::INVALID_ARGUMENT);
+  request.set_add_generation_prompt(false);
+  request.add_tools();
+  EXPECT_EQ(Render(request, &response).error_code(), grpc::UNIMPLEMENTED);
+}
+
+TEST_F(ChatTest, TokenizeAndDetokenizeHonourTheirFields) {
+  v1::TokenizeRequest request;
+  request.set_text("a<|mark|>");
+  v1::TokenizeResponse response;
+  const auto tokenize = [&] {
+    response.Clear();
+    grpc::ClientContext context;
+    return tokenizer()->Tokenize(&context, request, &response);
+  };
+  ASSERT_TRUE(tokenize().ok());
+  EXPECT_THAT(response.token_ids(), ElementsAre(kStart, 'a', kMark));
+  EXPECT_THAT(response.token_bytes(), ElementsAre("<|start|>", "a", "<|mark|>"));
+  request.set_add_special_tokens(false);
+  ASSERT_TRUE(tokenize().ok());
+  EXPECT_THAT(response.token_ids(), ElementsAre('a', kMark));
+  request.set_parse_special(false);
+  ASSERT_TRUE(tokenize().ok());
+  EXPECT_EQ(response.token_ids_size(), 9);
+  request.set_model("other");
+  EXPECT_EQ(tokenize().error_code(), grpc::NOT_FOUND);
+
+  v1::DetokenizeRequest ids;
+  for (uint32_t id : {uint32_t('a'), uint32_t(kMark), uint32_t(0xC3), uint32_t(0xA9)}) ids.add_token_ids(id);
+  v1::DetokenizeResponse text;
+  const auto detokenize = [&] {
+    grpc::ClientContext context;
+    return tokenizer()->Detokenize(&context, ids, &text);
+  };
+  ASSERT_TRUE(detokenize().ok());
+  EXPECT_EQ(text.text(), "a<|mark|>\xC3\xA9");
+  ids.set_skip_special_tokens(true);
+  ASSERT_TRUE(detokenize().ok());
+  EXPECT_EQ(text.text(), "a\xC3\xA9");
+  ids.add_token_ids(kFakeVocabSize);
+  const grpc::Status status = detokenize();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "token_ids[4]");
+  ids.set_model("other");
+  EXPECT_EQ(detokenize().error_code(), grpc::NOT_FOUND);
+}
+
+class NoTemplateTest : public ServerTest {};
+
+TEST_F(NoTemplateTest, ChatIsAFailedPrecondition) {
+  Start(TestOptions(), [](ModelHost* host) { host->chat_template = nullptr; });
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  grpc::ClientContext context;
+  v1::ChatResponse response;
+  const grpc::Status status = generation()->Chat(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "NO_CHAT_TEMPLATE");
+}
+
+}  // namespace
+}  // namespace sluice

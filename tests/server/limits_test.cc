@@ -1,0 +1,116 @@
+// More than the server can take is refused at once, with a hint when to come back.
+#include "tests/server/server_fixture.h"
+
+namespace sluice {
+namespace {
+
+class LimitsTest : public ServerTest {
+ protected:
+  // Waits until `count` calls are in the engine's hands.
+  void Submit(int count, const v1::StreamCompleteRequest& request) {
+    if (stub_ == nullptr) stub_ = generation();
+    for (int i = 0; i < count; ++i) {
+      contexts_.push_back(std::make_unique<grpc::ClientContext>());
+      readers_.push_back(stub_->StreamComplete(contexts_.back().get(), request));
+      const size_t expected = readers_.size();
+      WaitFor("the call to arrive", [&] { return Load().running() + Load().waiting() == expected; });
+    }
+  }
+  ~LimitsTest() override {
+    model_->Release();
+    for (auto& context : contexts_) context->TryCancel();
+    for (auto& reader : readers_) reader->Finish();
+  }
+
+  std::unique_ptr<v1::GenerationService::Stub> stub_;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::StreamCompleteResponse>>> readers_;
+};
+
+TEST_F(LimitsTest, AFullQueueRefusesWithAHintWhenToRetry) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_queued_requests = 3; });
+  model_->Hold();
+  Submit(1, StreamPrompt("abc"));
+  model_->WaitUntilHeld();
+  Submit(3, StreamPrompt("abc"));
+  grpc::ClientContext context;
+  v1::CompleteResponse response;
+  const grpc::Status status = generation()->Complete(&context, Prompt("abc"), &response);
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  const ErrorDetails details = DetailsOf(status);
+  EXPECT_EQ(details.info.reason(), "QUEUE_FULL");
+  ASSERT_TRUE(details.has_retry);
+  EXPECT_GT(details.retry.retry_delay().seconds(), 0);
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
+  EXPECT_EQ(Metric("sluice_requests_total", "\"rejected\""), 1);
+  EXPECT_EQ(Metric("sluice_requests_waiting"), 3);
+}
+
+TEST_F(LimitsTest, WaitingTokensAreLimitedToo) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_queued_tokens = 100; });
+  model_->Hold();
+  Submit(1, StreamPrompt("abc"));
+  model_->WaitUntilHeld();
+  Submit(1, StreamPrompt(std::string(79, 'x')));
+  EXPECT_EQ(Complete(Prompt(std::string(79, 'x'))).error_code(), grpc::RESOURCE_EXHAUSTED);
+  Submit(1, StreamPrompt("abc"));
+  EXPECT_EQ(Load().waiting_tokens(), 84u);
+}
+
+TEST_F(LimitsTest, ChoicesAreTakenTogetherOrNotAtAll) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_queued_requests = 3; });
+  model_->Hold();
+  Submit(1, StreamPrompt("abc"));
+  model_->WaitUntilHeld();
+  v1::CompleteRequest request = Prompt("abc");
+  request.mutable_options()->set_n(4);
+  EXPECT_EQ(Complete(request).error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Load().waiting(), 0u);
+}
+
+TEST_F(LimitsTest, APromptThatCanNeverFitThePoolIsInvalid) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.num_blocks = 4; });
+  const grpc::Status status = Complete(Prompt("abc", 100));
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "KV_CAPACITY_EXCEEDED");
+}
+
+TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
+  ServerOptions options = TestOptions();
+  options.limits.max_request_bytes = 1 << 16;
+  Start(options);
+  EXPECT_EQ(Complete(Prompt(std::string(1 << 17, 'x'))).error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Complete(Prompt(std::string(1 << 15, 'x'))).error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
+  Start();
+  v1::TokenizeRequest request;
+  request.set_text(std::string(5 << 20, 'x'));
+  v1::TokenizeResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = tokenizer()->Tokenize(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.token_ids_size(), (5 << 20) + 1);
+}
+
+TEST_F(LimitsTest, ASecondServerOnTheSamePortsDoesNotStart) {
+  Start();
+  ServerOptions options = TestOptions();
+  const std::string grpc = server_->grpc_address(), http = server_->http_address(), admin = server_->admin_address();
+  const auto port = [](const std::string& address) { return std::stoi(address.substr(address.rfind(':') + 1)); };
+  options.network.grpc_port = port(grpc);
+  absl::Status status = Server::Start(options).status();
+  EXPECT_NE(status.message().find("--grpc-port"), std::string::npos) << status;
+  options.network.grpc_port = 0;
+  options.network.http_port = port(http);
+  status = Server::Start(options).status();
+  EXPECT_NE(status.message().find("--http-port"), std::string::npos) << status;
+  options.network.http_port = 0;
+  options.network.admin_port = port(admin);
+  status = Server::Start(options).status();
+  EXPECT_NE(status.message().find("--admin-port"), std::string::npos) << status;
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,279 @@
+// The families: all there from the start, right after every event, clean for promtool, and again under vLLM's names.
+#include "server/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+MetricsOptions Options(bool aliases = false) { return {.model = "m", .version = "1.2.3", .vllm_aliases = aliases}; }
+
+// The value of the series whose line starts with `name{` or `name ` and contains `label`.
+double Value(const std::string& text, const std::string& name, const std::string& label = "") {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(name + "{", 0) != 0 && line.rfind(name + " ", 0) != 0) continue;
+    if (line.find(label) == std::string::npos) continue;
+    return std::stod(line.substr(line.rfind(' ') + 1));
+  }
+  ADD_FAILURE() << "no series " << name << " with " << label;
+  return -1;
+}
+
+std::set<std::string> Families(const std::string& text) {
+  std::set<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("# TYPE ", 0) == 0) names.insert(line.substr(7));
+  }
+  return names;
+}
+
+TEST(Metrics, EveryFamilyExistsFromTheStart) {
+  const std::set<std::string> expected = {
+      "sluice_batch_tokens histogram",
+      "sluice_build_info gauge",
+      "sluice_cache_info gauge",
+      "sluice_decode_time_seconds histogram",
+      "sluice_draining gauge",
+      "sluice_e2e_latency_seconds histogram",
+      "sluice_engine_healthy gauge",
+      "sluice_generation_tokens_total counter",
+      "sluice_grpc_server_handled_total counter",
+      "sluice_inference_time_seconds histogram",
+      "sluice_inter_token_latency_seconds histogram",
+      "sluice_kv_blocks gauge",
+      "sluice_kv_blocks_capacity gauge",
+      "sluice_kv_cache_usage_ratio gauge",
+      "sluice_model_info gauge",
+      "sluice_model_load_seconds gauge",
+      "sluice_preemptions_total counter",
+      "sluice_prefill_time_seconds histogram",
+      "sluice_prefix_cache_hits_total counter",
+      "sluice_prefix_cache_queries_total counter",
+      "sluice_prompt_tokens_cached_total counter",
+      "sluice_prompt_tokens_total counter",
+      "sluice_queue_time_seconds histogram",
+      "sluice_request_generation_tokens histogram",
+      "sluice_request_max_tokens histogram",
+      "sluice_request_prompt_tokens histogram",
+      "sluice_requests_running gauge",
+      "sluice_requests_total counter",
+      "sluice_requests_waiting gauge",
+      "sluice_stream_backpressure_seconds histogram",
+      "sluice_time_per_output_token_seconds histogram",
+      "sluice_time_to_first_token_seconds histogram",
+      "process_cpu_seconds_total counter",
+      "process_max_fds gauge",
+      "process_open_fds gauge",
+      "process_resident_memory_bytes gauge",
+      "process_start_time_seconds gauge",
+      "process_virtual_memory_bytes gauge",
+  };
+  const std::string text = Metrics(Options()).Serialize();
+  EXPECT_EQ(Families(text), expected);
+  for (const char* outcome : {"stop", "length", "cancelled", "deadline", "rejected", "invalid", "error"}) {
+    EXPECT_EQ(Value(text, "sluice_requests_total", "outcome=\"" + std::string(outcome) + "\""), 0);
+  }
+  for (const char* state : {"live", "cached", "free"}) {
+    EXPECT_EQ(Value(text, "sluice_kv_blocks", "state=\"" + std::string(state) + "\""), 0);
+  }
+  EXPECT_EQ(Value(text, "sluice_build_info", "version=\"1.2.3\""), 1);
+  EXPECT_GT(Value(text, "process_resident_memory_bytes"), 1e6);
+  EXPECT_GT(Value(text, "process_open_fds"), 2);
+  EXPECT_EQ(text.find("vllm:"), std::string::npos);
+}
+
+TEST(Metrics, PromtoolFindsNothingToComplainAbout) {
+  if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not installed";
+  const std::string path = std::string(SLUICE_TEST_TEMP) + "/scrape.txt";
+  std::ofstream(path) << Metrics(Options()).Serialize();
+  EXPECT_EQ(std::system(("promtool check metrics < " + path).c_str()), 0);
+}
+
+TEST(Metrics, LatencyBucketsBeginAtOneMillisecond) {
+  const std::string text = Metrics(Options()).Serialize();
+  for (const char* name : {"time_to_first_token", "inter_token_latency", "time_per_output_token", "e2e_latency",
+                           "queue_time", "prefill_time", "decode_time", "inference_time"}) {
+    Value(text, "sluice_" + std::string(name) + "_seconds_bucket", "le=\"0.001\"");
+  }
+}
+
+TEST(Metrics, AFinishedCallIsObservedEverywhere) {
+  Metrics metrics(Options());
+  FinishedCall call;
+  call.outcome = CallOutcome::kLength;
+  call.num_prompt_tokens = 7;
+  call.num_cached_tokens = 3;
+  call.num_generation_tokens = 11;
+  call.max_tokens = 100;
+  call.arrival_ns = 1000 * kMs;
+  call.timings = {.arrival_ns = 1001 * kMs,
+                  .first_scheduled_ns = 1003 * kMs,
+                  .first_token_ns = 1007 * kMs,
+                  .finish_ns = 1030 * kMs};
+  call.last_token_ns = 1027 * kMs;
+  metrics.ObserveFinished(call);
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"length\""), 1);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"stop\""), 0);
+  EXPECT_EQ(Value(text, "sluice_prompt_tokens_cached_total"), 3);
+  EXPECT_EQ(Value(text, "sluice_request_prompt_tokens_sum"), 7);
+  EXPECT_EQ(Value(text, "sluice_request_generation_tokens_sum"), 11);
+  EXPECT_EQ(Value(text, "sluice_request_max_tokens_sum"), 100);
+  EXPECT_NEAR(Value(text, "sluice_e2e_latency_seconds_sum"), 0.030, 1e-9);
+  EXPECT_NEAR(Value(text, "sluice_queue_time_seconds_sum"), 0.002, 1e-9);
+  EXPECT_NEAR(Value(text, "sluice_prefill_time_seconds_sum"), 0.004, 1e-9);
+  EXPECT_NEAR(Value(text, "sluice_decode_time_seconds_sum"), 0.020, 1e-9);
+  EXPECT_NEAR(Value(text, "sluice_inference_time_seconds_sum"), 0.024, 1e-9);
+  EXPECT_NEAR(Value(text, "sluice_time_per_output_token_seconds_sum"), 0.002, 1e-9);
+}
+
+TEST(Metrics, ACallThatNeverRanHasNoTimesOfRunning) {
+  Metrics metrics(Options());
+  FinishedCall call;
+  call.outcome = CallOutcome::kCancelled;
+  call.arrival_ns = 1000 * kMs;
+  call.timings.arrival_ns = 1000 * kMs;
+  call.timings.finish_ns = 1001 * kMs;
+  metrics.ObserveFinished(call);
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"cancelled\""), 1);
+  EXPECT_EQ(Value(text, "sluice_e2e_latency_seconds_count"), 1);
+  EXPECT_EQ(Value(text, "sluice_queue_time_seconds_count"), 0);
+  EXPECT_EQ(Value(text, "sluice_decode_time_seconds_count"), 0);
+}
+
+TEST(Metrics, SingleEventsAreCounted) {
+  Metrics metrics(Options());
+  metrics.ObserveTimeToFirstToken(0.25);
+  metrics.ObserveInterTokenLatency(0.5, 3);
+  metrics.ObserveStep({.num_prefill_tokens = 5, .num_decode_tokens = 2, .num_sequences = 3});
+  metrics.ObserveStep({});  // a cancel outside of a step is none
+  metrics.CountRefused(CallOutcome::kRejected);
+  metrics.CountGrpc(absl::StatusCode::kUnavailable);
+  metrics.ObserveBackpressure(2);
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_time_to_first_token_seconds_sum"), 0.25);
+  EXPECT_EQ(Value(text, "sluice_inter_token_latency_seconds_count"), 3);
+  EXPECT_EQ(Value(text, "sluice_inter_token_latency_seconds_sum"), 1.5);
+  EXPECT_EQ(Value(text, "sluice_batch_tokens_sum"), 7);
+  EXPECT_EQ(Value(text, "sluice_batch_tokens_count"), 1);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"rejected\""), 1);
+  EXPECT_EQ(Value(text, "sluice_grpc_server_handled_total", "\"UNAVAILABLE\""), 1);
+  EXPECT_EQ(Value(text, "sluice_stream_backpressure_seconds_sum"), 2);
+}
+
+TEST(Metrics, GrpcCodesHaveTheirNames) {
+  Metrics metrics(Options());
+  const std::pair<absl::StatusCode, const char*> codes[] = {
+      {absl::StatusCode::kOk, "OK"},
+      {absl::StatusCode::kCancelled, "CANCELLED"},
+      {absl::StatusCode::kInvalidArgument, "INVALID_ARGUMENT"},
+      {absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED"},
+      {absl::StatusCode::kNotFound, "NOT_FOUND"},
+      {absl::StatusCode::kAlreadyExists, "ALREADY_EXISTS"},
+      {absl::StatusCode::kResourceExhausted, "RESOURCE_EXHAUSTED"},
+      {absl::StatusCode::kFailedPrecondition, "FAILED_PRECONDITION"},
+      {absl::StatusCode::kAborted, "ABORTED"},
+      {absl::StatusCode::kUnimplemented, "UNIMPLEMENTED"},
+      {absl::StatusCode::kInternal, "INTERNAL"},
+      {absl::StatusCode::kUnavailable, "UNAVAILABLE"},
+      {absl::StatusCode::kUnauthenticated, "UNAUTHENTICATED"}};
+  for (const auto& [code, name] : codes) {
+    metrics.CountGrpc(code);
+    EXPECT_EQ(Value(metrics.Serialize(), "sluice_grpc_server_handled_total", "\"" + std::string(name) + "\""), 1);
+  }
+}
+
+MetricsSnapshot BusySnapshot() {
+  MetricsSnapshot snapshot;
+  snapshot.engine.num_running = 2;
+  snapshot.engine.num_waiting = 3;
+  snapshot.engine.kv_blocks_live = 10;
+  snapshot.engine.kv_blocks_cached = 20;
+  snapshot.engine.kv_blocks_free = 10;
+  snapshot.engine.kv_blocks_total = 40;
+  snapshot.engine.num_preemptions = 5;
+  snapshot.engine.num_prompt_tokens = 60;
+  snapshot.engine.num_generation_tokens = 70;
+  snapshot.block_size = 16;
+  snapshot.draining = true;
+  snapshot.model_load_seconds = 1.5;
+  snapshot.architecture = "llama";
+  return snapshot;
+}
+
+TEST(Metrics, WhatTheEngineKnowsIsReadAtTheScrape) {
+  Metrics metrics(Options());
+  metrics.SetSource(BusySnapshot);
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_requests_running"), 2);
+  EXPECT_EQ(Value(text, "sluice_requests_waiting"), 3);
+  EXPECT_EQ(Value(text, "sluice_kv_cache_usage_ratio"), 0.25);
+  EXPECT_EQ(Value(text, "sluice_kv_blocks", "\"live\""), 10);
+  EXPECT_EQ(Value(text, "sluice_kv_blocks", "\"cached\""), 20);
+  EXPECT_EQ(Value(text, "sluice_kv_blocks", "\"free\""), 10);
+  EXPECT_EQ(Value(text, "sluice_kv_blocks_capacity"), 40);
+  EXPECT_EQ(Value(text, "sluice_preemptions_total"), 5);
+  EXPECT_EQ(Value(text, "sluice_prompt_tokens_total"), 60);
+  EXPECT_EQ(Value(text, "sluice_generation_tokens_total"), 70);
+  EXPECT_EQ(Value(text, "sluice_draining"), 1);
+  EXPECT_EQ(Value(text, "sluice_engine_healthy"), 1);
+  EXPECT_EQ(Value(text, "sluice_model_load_seconds"), 1.5);
+  EXPECT_EQ(Value(text, "sluice_cache_info", "block_size=\"16\",num_blocks=\"40\""), 1);
+  EXPECT_EQ(Value(text, "sluice_model_info", "architecture=\"llama\""), 1);
+}
+
+TEST(Metrics, AliasesSayTheSameUnderVllmsNames) {
+  Metrics metrics(Options(true));
+  metrics.SetSource(BusySnapshot);
+  metrics.ObserveTimeToFirstToken(0.25);
+  FinishedCall call;
+  call.outcome = CallOutcome::kDeadline;
+  metrics.ObserveFinished(call);
+  call.outcome = CallOutcome::kCancelled;
+  metrics.ObserveFinished(call);
+  const std::string text = metrics.Serialize();
+  const std::string labels = "{model_name=\"m\",engine=\"0\"";
+  for (const char* name : {"num_requests_running",
+                           "num_requests_waiting",
+                           "kv_cache_usage_perc",
+                           "prompt_tokens_total",
+                           "generation_tokens_total",
+                           "prompt_tokens_cached_total",
+                           "num_preemptions_total",
+                           "prefix_cache_queries_total",
+                           "prefix_cache_hits_total",
+                           "time_to_first_token_seconds_sum",
+                           "inter_token_latency_seconds_sum",
+                           "request_time_per_output_token_seconds_sum",
+                           "e2e_request_latency_seconds_sum",
+                           "request_queue_time_seconds_sum",
+                           "request_prefill_time_seconds_sum",
+                           "request_decode_time_seconds_sum",
+                           "request_inference_time_seconds_sum",
+                           "request_prompt_tokens_sum",
+                           "request_generation_tokens_sum",
+                           "request_params_max_tokens_sum",
+                           "iteration_tokens_total_sum",
+                           "request_success_total",
+                           "cache_config_info"}) {
+    EXPECT_NE(text.find("\nvllm:" + std::string(name) + labels), std::string::npos) << name;
+  }
+  EXPECT_EQ(Value(text, "vllm:num_requests_running"), 2);
+  EXPECT_EQ(Value(text, "vllm:kv_cache_usage_perc"), 0.25);
+  EXPECT_EQ(Value(text, "vllm:time_to_first_token_seconds_sum"), 0.25);
+  EXPECT_EQ(Value(text, "vllm:request_success_total", "finished_reason=\"abort\""), 2);
+  EXPECT_EQ(Value(text, "vllm:cache_config_info", "block_size=\"16\",num_gpu_blocks=\"40\""), 1);
+}
+
+}  // namespace
+}  // namespace sluice

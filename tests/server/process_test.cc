@@ -1,0 +1,239 @@
+// What needs processes of its own: signals to a server, and clients that are killed or frozen. This program plays all
+// the parts; its first argument names one.
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "server/lifecycle.h"
+#include "tests/server/server_fixture.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string g_program;  // path of this program
+
+// A child that plays `part` and says a line when it is ready.
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& part) {
+    std::vector<char*> argv = {g_program.data()};
+    std::vector<std::string> arguments = part;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      close(ends[0]);
+      execv(g_program.c_str(), argv.data());
+      _exit(99);
+    }
+    close(ends[1]);
+    out_ = ends[0];
+  }
+  ~Child() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      ExitCode();
+    }
+    close(out_);
+  }
+
+  std::string ReadLine() {
+    std::string line;
+    char c = 0;
+    while (read(out_, &c, 1) == 1 && c != '\n') line += c;
+    return line;
+  }
+  void Signal(int signal) { kill(pid_, signal); }
+  int ExitCode() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int out_ = -1;
+};
+
+void Say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(98);
+}
+
+// serve DRAIN_DELAY_MS DRAIN_TIMEOUT_MS STEP_MS: a server on fakes until a signal.
+int Serve(char** arguments) {
+  SignalWatcher signals;
+  LifecycleOptions lifecycle;
+  lifecycle.drain_delay = std::chrono::milliseconds(std::stoi(arguments[0]));
+  lifecycle.drain_timeout = std::chrono::milliseconds(std::stoi(arguments[1]));
+  auto model = std::make_shared<FakeModel>();
+  model->SetStepTime(std::chrono::milliseconds(std::stoi(arguments[2])));
+  auto server = Server::Start(TestOptions());
+  if (!server.ok() || !(*server)->Serve(FakeHost(model)).ok()) return 97;
+  signals.Arm();
+  Say((*server)->grpc_address());
+  return RunUntilSignal(server->get(), lifecycle, signals);
+}
+
+// wait: has blocked the signals and is still loading.
+int Wait() {
+  SignalWatcher signals;
+  Say("loading");
+  std::this_thread::sleep_for(1h);
+  return 0;
+}
+
+// stream ADDRESS: a client that reads an endless stream.
+int Stream(char** arguments) {
+  const auto stub =
+      v1::GenerationService::NewStub(grpc::CreateChannel(arguments[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  const auto reader = stub->StreamComplete(&context, request);
+  v1::StreamCompleteResponse event;
+  if (reader->Read(&event)) Say("reading");
+  while (reader->Read(&event)) {
+  }
+  return 0;
+}
+
+class SignalTest : public ServerTest {
+ protected:
+  // A running server; the clients of the fixture talk to it.
+  std::unique_ptr<Child> Launch(std::chrono::milliseconds drain_delay, std::chrono::milliseconds drain_timeout,
+                                std::chrono::milliseconds step) {
+    auto child = std::make_unique<Child>(std::vector<std::string>{"serve", std::to_string(drain_delay.count()),
+                                                                  std::to_string(drain_timeout.count()),
+                                                                  std::to_string(step.count())});
+    channel_ = NewChannel(child->ReadLine());
+    return child;
+  }
+};
+
+TEST_F(SignalTest, SigtermWithNothingToDoEndsWithZero) {
+  const auto server = Launch(0ms, 10s, 0ms);
+  server->Signal(SIGTERM);
+  EXPECT_EQ(server->ExitCode(), 0);
+}
+
+TEST_F(SignalTest, SigtermLetsRunningStreamsFinish) {
+  const auto server = Launch(0ms, 60s, 5ms);
+  std::vector<std::thread> clients;
+  std::atomic<int> running = 0, succeeded = 0;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&] {
+      v1::StreamCompleteRequest request = StreamPrompt("abc", 100);
+      request.mutable_options()->set_ignore_eos(true);
+      grpc::ClientContext context;
+      const auto stub = generation();
+      const auto reader = stub->StreamComplete(&context, request);
+      v1::StreamCompleteResponse event;
+      if (reader->Read(&event)) ++running;
+      uint32_t tokens = 0;
+      while (reader->Read(&event)) tokens = event.completed().usage().completion_tokens();
+      if (reader->Finish().ok() && tokens == 100) ++succeeded;
+    });
+  }
+  WaitFor("all streams to run", [&] { return running == 8; });
+  server->Signal(SIGTERM);
+  WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
+  EXPECT_EQ(server->ExitCode(), 0);
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(succeeded, 8);
+}
+
+TEST_F(SignalTest, DuringTheDrainDelayCallsAreStillTaken) {
+  const auto server = Launch(1h, 10s, 0ms);
+  server->Signal(SIGTERM);
+  WaitFor("readiness to go", [&] {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckResponse response;
+    return health()->Check(&context, {}, &response).ok() &&
+           response.status() == grpc::health::v1::HealthCheckResponse::NOT_SERVING;
+  });
+  EXPECT_TRUE(Complete(Prompt("abc")).ok());
+}
+
+TEST_F(SignalTest, ASecondSignalSkipsTheWaits) {
+  const auto server = Launch(0ms, 1h, 20ms);
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  const auto stub = generation();
+  const auto reader = stub->StreamComplete(&context, request);
+  v1::StreamCompleteResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  server->Signal(SIGTERM);
+  WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
+  server->Signal(SIGINT);
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(server->ExitCode(), 128 + SIGINT);
+}
+
+TEST(LoadingSignalTest, ASignalWhileLoadingEndsTheProcess) {
+  Child child({"wait"});
+  EXPECT_EQ(child.ReadLine(), "loading");
+  child.Signal(SIGTERM);
+  EXPECT_EQ(child.ExitCode(), 128 + SIGTERM);
+}
+
+class LostClientTest : public ServerTest {};
+
+TEST_F(LostClientTest, AKilledClientFreesItsBlocks) {
+  Start();
+  model_->SetStepTime(5ms);
+  Child client({"stream", server_->grpc_address()});
+  ASSERT_EQ(client.ReadLine(), "reading");
+  client.Signal(SIGKILL);
+  WaitUntilIdle();
+  WaitFor("the call to be counted", [&] { return Metric("sluice_requests_total", "\"cancelled\"") == 1; });
+}
+
+TEST_F(LostClientTest, AFrozenClientIsCutByKeepalive) {
+  ServerOptions options = TestOptions();
+  options.network.keepalive_time = 300ms;
+  options.network.keepalive_timeout = 200ms;
+  Start(options, [](ModelHost* host) {
+    host->engine.max_model_len = 100000;
+    host->engine.num_blocks = 10000;
+  });
+  model_->SetStepTime(2ms);
+  Child client({"stream", server_->grpc_address()});
+  ASSERT_EQ(client.ReadLine(), "reading");
+  client.Signal(SIGSTOP);
+  WaitUntilIdle();
+  // A client that is awake stays.
+  EXPECT_TRUE(Complete(Prompt("abc")).ok());
+}
+
+}  // namespace
+
+int Play(int argc, char** argv) {
+  const std::string part = argc > 1 ? argv[1] : "";
+  if (part == "serve" && argc == 5) return Serve(argv + 2);
+  if (part == "wait") return Wait();
+  if (part == "stream" && argc == 3) return Stream(argv + 2);
+  g_program = argv[0];
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace sluice
+
+int main(int argc, char** argv) { return sluice::Play(argc, argv); }
