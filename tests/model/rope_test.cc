@@ -1,0 +1,187 @@
+#include "engine/model/rope.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+ConfigJson Config(absl::string_view text) {
+  absl::StatusOr<ConfigJson> config = ConfigJson::Parse(text, "config.json");
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *std::move(config);
+}
+
+TEST(RopeTest, BaseFormula) {
+  const RopeTable table = MakeRopeTable(1e4, 8, {});
+  ASSERT_EQ(table.inv_freq.size(), 4u);
+  EXPECT_EQ(table.attention_factor, 1);
+  EXPECT_FLOAT_EQ(table.inv_freq[0], 1);
+  EXPECT_FLOAT_EQ(table.inv_freq[1], 0.1f);
+  EXPECT_FLOAT_EQ(table.inv_freq[2], 0.01f);
+  EXPECT_FLOAT_EQ(table.inv_freq[3], 0.001f);
+}
+
+TEST(RopeTest, LinearDividesEveryFrequency) {
+  EXPECT_FLOAT_EQ(MakeRopeTable(1e4, 8, LinearRope{4}).inv_freq[1], 0.025f);
+}
+
+struct PairCounts {
+  int kept = 0, blended = 0, scaled = 0;
+};
+PairCounts CountPairs(double base, int32_t num_rotary, const Llama3Rope& rope) {
+  const RopeTable plain = MakeRopeTable(base, num_rotary, {}), table = MakeRopeTable(base, num_rotary, rope);
+  PairCounts counts;
+  for (size_t i = 0; i < plain.inv_freq.size(); ++i) {
+    const float ratio = plain.inv_freq[i] / table.inv_freq[i];
+    if (std::abs(ratio - 1) < 1e-5f) {
+      ++counts.kept;
+    } else if (std::abs(ratio / rope.factor - 1) < 1e-5f) {
+      ++counts.scaled;
+    } else {
+      ++counts.blended;
+    }
+  }
+  return counts;
+}
+
+TEST(RopeTest, Llama3KeepsBlendsAndScalesTheKnownNumberOfPairs) {
+  PairCounts counts = CountPairs(5e5, 128, {8, 1, 4, 8192});  // Llama 3.1 8B
+  EXPECT_EQ(counts.kept, 29);
+  EXPECT_EQ(counts.blended, 6);
+  EXPECT_EQ(counts.scaled, 29);
+  counts = CountPairs(5e5, 64, {32, 1, 4, 8192});  // Llama 3.2 1B
+  EXPECT_EQ(counts.kept, 15);
+  EXPECT_EQ(counts.blended, 3);
+  EXPECT_EQ(counts.scaled, 14);
+}
+
+TEST(RopeTest, Llama3WithEqualFactorsBlendsNothing) {
+  const PairCounts counts = CountPairs(5e5, 128, {16, 1, 1, 8192});  // Llama 4 Scout
+  EXPECT_EQ(counts.kept, 35);
+  EXPECT_EQ(counts.blended, 0);
+  EXPECT_EQ(counts.scaled, 29);
+}
+
+TEST(RopeTest, YarnRampsOfKnownModels) {
+  YarnRope yarn;
+  yarn.factor = 40;
+  yarn.original_max_position = 4096;
+  YarnRamp ramp = FindYarnRamp(1e4, 64, yarn);  // DeepSeek-V3
+  EXPECT_EQ(ramp.low, 10);
+  EXPECT_EQ(ramp.high, 23);
+  yarn.truncate = false;
+  ramp = FindYarnRamp(1e4, 64, yarn);
+  EXPECT_NEAR(ramp.low, 10.472, 1e-3);
+  EXPECT_NEAR(ramp.high, 22.513, 1e-3);
+  ramp = FindYarnRamp(150000, 64, yarn);  // gpt-oss
+  EXPECT_NEAR(ramp.low, 8.0928, 1e-4);
+  EXPECT_NEAR(ramp.high, 17.3980, 1e-4);
+  yarn.truncate = true;
+  yarn.beta_fast = yarn.beta_slow = 1;
+  ramp = FindYarnRamp(5e4, 64, yarn);  // Kimi K2
+  EXPECT_EQ(ramp.low, 19);
+  EXPECT_EQ(ramp.high, 20);
+}
+
+TEST(RopeTest, YarnKeepsShortWavelengthsAndDividesLongOnes) {
+  YarnRope yarn;
+  yarn.factor = 40;
+  yarn.original_max_position = 4096;
+  const RopeTable plain = MakeRopeTable(1e4, 64, {}), table = MakeRopeTable(1e4, 64, yarn);
+  for (int i = 0; i <= 10; ++i) EXPECT_FLOAT_EQ(table.inv_freq[i], plain.inv_freq[i]) << i;
+  for (int i = 11; i < 23; ++i) {
+    EXPECT_LT(table.inv_freq[i], plain.inv_freq[i]) << i;
+    EXPECT_GT(table.inv_freq[i], plain.inv_freq[i] / 40) << i;
+  }
+  for (int i = 23; i < 32; ++i) EXPECT_FLOAT_EQ(table.inv_freq[i], plain.inv_freq[i] / 40) << i;
+}
+
+TEST(RopeTest, YarnAttentionFactor) {
+  YarnRope yarn;
+  yarn.factor = 32;
+  EXPECT_NEAR(MakeRopeTable(1e4, 64, yarn).attention_factor, 1.346574, 1e-6);  // gpt-oss
+  yarn.mscale = yarn.mscale_all_dim = 0.707f;
+  EXPECT_FLOAT_EQ(MakeRopeTable(1e4, 64, yarn).attention_factor, 1);
+  yarn.mscale_all_dim = 1;
+  EXPECT_NEAR(MakeRopeTable(1e4, 64, yarn).attention_factor, YarnMagnitude(32, double{0.707f}) / YarnMagnitude(32, 1),
+              1e-6);
+  yarn.attention_factor = 2;
+  EXPECT_FLOAT_EQ(MakeRopeTable(1e4, 64, yarn).attention_factor, 2);
+  EXPECT_EQ(YarnMagnitude(1, 5), 1);
+}
+
+TEST(RopeConfigTest, OldAndNewSpellingsSayTheSame) {
+  for (const char* text :
+       {R"({"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
+        R"({"rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
+        R"({"rope_theta": 500000, "rope_scaling": {"type": "x", "rope_type": "llama3", "factor": 8,
+            "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})"}) {
+    const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(Config(text), 1e4f, 131072);
+    ASSERT_TRUE(rope.ok()) << rope.status();
+    EXPECT_EQ(rope->theta, 500000);
+    const Llama3Rope& llama3 = std::get<Llama3Rope>(rope->scaling);
+    EXPECT_EQ(llama3.factor, 8);
+    EXPECT_EQ(llama3.low_freq_factor, 1);
+    EXPECT_EQ(llama3.high_freq_factor, 4);
+    EXPECT_EQ(llama3.original_max_position, 8192);
+  }
+}
+
+TEST(RopeConfigTest, AbsentAndNullScalingsAreNone) {
+  for (const char* text : {R"({})", R"({"rope_scaling": null})", R"({"rope_parameters": {"rope_type": "default"}})"}) {
+    const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(Config(text), 1234, 2048);
+    ASSERT_TRUE(rope.ok()) << rope.status();
+    EXPECT_EQ(rope->theta, 1234);
+    EXPECT_TRUE(std::holds_alternative<std::monostate>(rope->scaling));
+  }
+}
+
+TEST(RopeConfigTest, OriginalContextComesFromTheTopTheInsideOrTheContext) {
+  const auto original = [](absl::string_view text) {
+    const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(Config(text), 1e4f, 2048);
+    EXPECT_TRUE(rope.ok()) << rope.status();
+    return std::get<YarnRope>(rope->scaling).original_max_position;
+  };
+  EXPECT_EQ(original(R"({"rope_scaling": {"type": "yarn", "factor": 4}})"), 2048);
+  EXPECT_EQ(original(R"({"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512}})"),
+            512);
+  EXPECT_EQ(original(R"({"original_max_position_embeddings": 256,
+                         "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 512}})"),
+            256);
+}
+
+TEST(RopeConfigTest, WhatIsUnknownOrIncompleteIsAnErrorNamingTheKey) {
+  const auto error = [](absl::string_view text) { return ReadRopeConfig(Config(text), 1e4f, 2048).status(); };
+  absl::Status status = error(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("config.json: key 'rope_scaling' has the unknown rope_type 'spiral'"));
+  for (const char* type : {"dynamic", "longrope", "su"}) {
+    status = error(R"({"rope_scaling": {"factor": 2, "type": ")" + std::string(type) + R"("}})");
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(type));
+  }
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"factor": 2}})").message()), HasSubstr("no 'rope_type'"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"type": "linear"}})").message()),
+              HasSubstr("key 'rope_scaling.factor' is missing"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"type": "yarn"}})").message()),
+              HasSubstr("key 'rope_scaling.factor' is missing"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"type": "llama3", "factor": 8}})").message()),
+              HasSubstr("key 'rope_scaling.low_freq_factor' is missing"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"type": "linear", "factor": 0}})").message()),
+              HasSubstr("expected a number above 0"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": "linear"})").message()), HasSubstr("expected an object"));
+  EXPECT_THAT(std::string(error(R"({"rope_theta": 0.5})").message()), HasSubstr("'rope_theta' is 0.5"));
+  EXPECT_THAT(std::string(error(R"({"rope_scaling": {"type": "yarn", "factor": 2, "beta_fast": 0}})").message()),
+              HasSubstr("beta_fast"));
+}
+
+}  // namespace
+}  // namespace sluice
