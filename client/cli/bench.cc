@@ -1,13 +1,15 @@
 // sluice bench: a closed loop of so many callers, or an open loop with Poisson arrivals.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <random>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,78 +29,116 @@ struct Flags {
   uint32_t prompt_tokens = 128, max_tokens = 64;
   double temperature = 0;
   uint64_t seed = 1;
+  Goals goals;
   bool json = false, stop_at_eos = false;
 };
 
+// The indices of requests that ended, from the library's threads to ours.
+class EndedRequests {
+ public:
+  void Add(int64_t i) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    indices_.push_back(i);
+    changed_.notify_one();
+  }
+  // Those that ended since the last call; waits for the first one, but not longer than `patience_ns`.
+  std::vector<int64_t> Take(int64_t patience_ns) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [this] { return !indices_.empty(); });
+    return std::exchange(indices_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int64_t> indices_;  // guarded by mutex_
+};
+
+// One thread sends; the answers come on the library's threads.
 class Bench {
  public:
   Bench(const Flags& flags, const Globals& globals) : flags_(flags), globals_(globals) {
-    // A connection for every 32 callers or so: one HTTP/2 connection would be the bottleneck before the server is.
-    const int connections = std::clamp(flags.concurrency / 32 + 1, 1, 8);
+    // A connection for every 32 callers or so: one HTTP/2 connection would be the bottleneck before the server is. How
+    // many an open loop will have under way is not known.
+    const int connections = flags.rate > 0 ? kMaxConnections : std::min(flags.concurrency / 32 + 1, kMaxConnections);
     for (int i = 0; i < connections; ++i) {
       client::ClientOptions options;
       options.own_connection = true;
+      options.retry_unavailable = false;  // an error is a result
       clients_.push_back(client::Client::Create(globals.server, options));
     }
+  }
+
+  // Connects, so that no request pays for it.
+  absl::Status Connect() {
+    for (const auto& client : clients_) {
+      auto health = client->CheckHealth("", globals_.Deadline());
+      if (absl::IsUnavailable(health.status())) return health.status();
+    }
+    return absl::OkStatus();
   }
 
   absl::Status PreparePrompts() {
     if (!flags_.prompt_file.empty()) {
       std::ifstream in(flags_.prompt_file);
       for (std::string line; std::getline(in, line);) {
+        if (!IsValidUtf8(line)) {
+          return absl::InvalidArgumentError(absl::StrCat("--prompt-file: ", flags_.prompt_file, " is not valid UTF-8"));
+        }
         if (!line.empty()) prompts_.push_back(line);
       }
       if (prompts_.empty()) return absl::NotFoundError(absl::StrCat("--prompt-file: no lines in ", flags_.prompt_file));
       return absl::OkStatus();
     }
-    auto models = clients_[0]->ListModels();
+    auto models = clients_[0]->ListModels(globals_.Deadline());
     if (!models.ok()) return models.status();
     for (const auto& model : models->models()) {
-      if (flags_.model.empty() || flags_.model == model.id()) vocab_size_ = model.vocab_size();
+      const bool named =
+          flags_.model == model.id() || std::count(model.aliases().begin(), model.aliases().end(), flags_.model) > 0;
+      if (flags_.model.empty() || named) vocab_size_ = model.vocab_size();
     }
     if (vocab_size_ == 0) return absl::NotFoundError(absl::StrCat("the server has no model '", flags_.model, "'"));
     return absl::OkStatus();
   }
 
-  // Runs requests [0, count) and returns their records.
-  std::vector<RequestRecord> Run(int64_t count, bool show_progress) {
-    std::vector<RequestRecord> records(size_t(count), RequestRecord{});
-    std::atomic<int64_t> next{0}, done{0};
-    std::vector<std::thread> threads;
-    const std::vector<double> times =
-        flags_.rate > 0 ? PoissonTimes(count, flags_.rate, flags_.seed) : std::vector<double>();
+  // Sends requests [first, first + count), each at its time (seconds from now) or, without times, as soon as fewer than
+  // --concurrency are under way. Returns the records of those that ended; SIGINT ends the rest.
+  std::vector<RequestRecord> Run(const char* label, int64_t first, int64_t count, const std::vector<double>& times) {
+    const size_t most_at_once = times.empty() ? size_t(flags_.concurrency) : size_t(count);
+    std::vector<RequestRecord> records(static_cast<size_t>(count));
+    std::map<int64_t, std::unique_ptr<client::Stream>> running;
+    Progress progress(label, count);
     const int64_t start = NowNs();
-    // An open loop needs a caller for each request that may be under way, which is all of them.
-    const int64_t callers = std::min<int64_t>(count, times.empty() ? flags_.concurrency : 4096);
-    for (int64_t t = 0; t < callers; ++t) {
-      threads.emplace_back([&, t] {
-        for (int64_t i; (i = next.fetch_add(1)) < count && !InterruptScope::Interrupted();) {
-          if (!times.empty()) SleepUntil(start + int64_t(times[size_t(i)] * 1e9));
-          RunOne(*clients_[size_t(t) % clients_.size()], i, &records[size_t(i)]);
-          done.fetch_add(1);
-        }
-      });
-    }
-    {
-      Progress progress("requests", count);
-      while (show_progress && done < count && !InterruptScope::Interrupted()) {
-        progress.Update(done);
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    int64_t next = 0, ended = 0;
+    v1::StreamCompleteRequest request = MakeRequest(first);  // made before its time comes
+    while (ended < count && !InterruptScope::Interrupted()) {
+      while (next < count && running.size() < most_at_once &&
+             (times.empty() || NowNs() >= start + SecondsToNs(times[size_t(next)]))) {
+        running[next] = Send(request, next, &records[size_t(next)]);
+        if (++next < count) request = MakeRequest(first + next);
       }
+      int64_t patience_ns = kPatienceNs;  // for SIGINT and the progress bar
+      if (next < count && !times.empty()) {
+        patience_ns = std::min(patience_ns, start + SecondsToNs(times[size_t(next)]) - NowNs());
+      }
+      for (int64_t i : ended_.Take(patience_ns)) {
+        running.erase(i);
+        ++ended;
+      }
+      progress.Update(ended);
     }
-    for (auto& thread : threads) thread.join();
-    records.resize(size_t(std::min<int64_t>(next, count)));
+    for (auto& [i, stream] : running) stream->Cancel();
+    running.clear();
+    for (int64_t i : ended_.Take(0)) records[size_t(i)].sent_ns = 0;
     records.erase(std::remove_if(records.begin(), records.end(), [](const RequestRecord& r) { return r.sent_ns == 0; }),
                   records.end());
     return records;
   }
 
  private:
-  static void SleepUntil(int64_t when_ns) {
-    while (NowNs() < when_ns && !InterruptScope::Interrupted()) {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(std::min<int64_t>(when_ns - NowNs(), 20'000'000)));
-    }
-  }
+  static constexpr int kMaxConnections = 8;
+  static constexpr int64_t kPatienceNs = 20'000'000;
+  static int64_t SecondsToNs(double s) { return int64_t(s * 1e9); }
 
   v1::StreamCompleteRequest MakeRequest(int64_t i) const {
     v1::StreamCompleteRequest request;
@@ -119,26 +159,27 @@ class Bench {
     return request;
   }
 
-  void RunOne(client::Client& client, int64_t i, RequestRecord* record) const {
-    const v1::StreamCompleteRequest request = MakeRequest(i);
-    client::CallOptions options;
-    if (globals_.timeout_s > 0) options.timeout = std::chrono::milliseconds(int64_t(globals_.timeout_s * 1000));
+  // *record is written by the stream's thread until ended_ has the index.
+  std::unique_ptr<client::Stream> Send(const v1::StreamCompleteRequest& request, int64_t i, RequestRecord* record) {
     client::StreamHandler handler;
-    handler.on_delta = [&](const v1::Delta& delta) {
+    handler.on_delta = [record](const v1::Delta& delta) {
       if (delta.token_ids_size() > 0) record->delta_ns.push_back(NowNs());
     };
-    handler.on_completed = [&](const v1::Completed& event) {
+    handler.on_completed = [record](const v1::Completed& event) {
       record->prompt_tokens = event.usage().prompt_tokens();
       record->completion_tokens = event.usage().completion_tokens();
     };
-    handler.on_done = [&](const absl::Status&) { record->done_ns = NowNs(); };
+    handler.on_done = [this, i, record](const absl::Status& status) {
+      record->done_ns = NowNs();
+      record->ok = status.ok();
+      if (!status.ok()) {
+        const std::string reason = client::GetErrorDetails(status).reason;
+        record->error = absl::StrCat(absl::StatusCodeToString(status.code()), reason.empty() ? "" : " ", reason);
+      }
+      ended_.Add(i);
+    };
     record->sent_ns = NowNs();
-    const absl::Status status = client.StreamComplete(request, std::move(handler), options)->Wait();
-    record->ok = status.ok();
-    if (!status.ok()) {
-      const std::string reason = client::GetErrorDetails(status).reason;
-      record->error = absl::StrCat(absl::StatusCodeToString(status.code()), reason.empty() ? "" : " ", reason);
-    }
+    return clients_[size_t(i) % clients_.size()]->StreamComplete(request, std::move(handler), globals_.Deadline());
   }
 
   const Flags& flags_;
@@ -146,22 +187,24 @@ class Bench {
   std::vector<std::unique_ptr<client::Client>> clients_;
   std::vector<std::string> prompts_;
   uint32_t vocab_size_ = 0;
+  EndedRequests ended_;
 };
 
 int Run(const Flags& flags, const Globals& globals) {
   InterruptScope interrupts;
   Bench bench(flags, globals);
+  if (absl::Status status = bench.Connect(); !status.ok()) return Report(status);
   if (absl::Status status = bench.PreparePrompts(); !status.ok()) return Report(status);
-  if (flags.warmup > 0) {
-    for (const RequestRecord& record : bench.Run(flags.warmup, false)) {
-      if (record.ok) continue;
-      std::cerr << "sluice: a warm-up request failed: " << record.error << std::endl;
-    }
+  // With prompts of its own: those of the measurement must not be in the server's prefix cache.
+  for (const RequestRecord& record : bench.Run("warm-up", flags.requests, flags.warmup, {})) {
+    if (!record.ok) std::cerr << "sluice: a warm-up request failed: " << record.error << std::endl;
   }
-  const BenchReport report = MakeReport(bench.Run(flags.requests, true));
+  const std::vector<double> times =
+      flags.rate > 0 ? PoissonTimes(flags.requests, flags.rate, flags.seed) : std::vector<double>();
+  const BenchReport report = MakeReport(bench.Run("requests", 0, flags.requests, times), flags.goals);
   std::cout << (flags.json ? ToJson(report) + "\n" : ToText(report)) << std::flush;
   if (InterruptScope::Interrupted()) return kExitInterrupted;
-  return report.failed == 0 ? kExitOk : 1;
+  return report.failed == 0 ? kExitOk : kExitFailed;
 }
 
 }  // namespace
@@ -169,6 +212,7 @@ int Run(const Flags& flags, const Globals& globals) {
 Command AddBench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("bench", "Measure a server under load");
+  command->footer(command->get_footer() + "\nExit code 1: some requests failed; the report counts them by reason.");
   command->add_option("--requests", flags->requests, "Requests to measure")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -193,7 +237,12 @@ Command AddBench(CLI::App& app, const Globals& globals) {
       ->check(CLI::Range(0.0, 2.0))
       ->capture_default_str();
   command->add_option("--seed", flags->seed, "Of prompts, arrivals and sampling")->capture_default_str();
-  command->add_option("--model", flags->model, "Name of the served model (default: the only one)");
+  command->add_option("--goal-ttft", flags->goals.ttft_ms, "Goodput: longest TTFT in ms");
+  command->add_option("--goal-tpot", flags->goals.tpot_ms, "Goodput: longest TPOT in ms");
+  command->add_option("--goal-e2e", flags->goals.e2e_ms, "Goodput: longest time of a request in ms");
+  command->add_option("--model", flags->model, "Name of the served model (default: the only one)")
+      ->envname("SLUICE_MODEL")
+      ->check(CheckUtf8);
   command->add_flag("--json", flags->json, "Print one JSON object");
   return [flags, &globals] { return Run(*flags, globals); };
 }

@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "absl/strings/str_format.h"
 
 namespace sluice::cli {
+namespace {
+
+constexpr double kAnyTime = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 double Percentile(std::vector<double> values, double p) {
   if (values.empty()) return 0;
@@ -25,10 +31,10 @@ Summary Summarise(const std::vector<double>& values) {
           *std::max_element(values.begin(), values.end())};
 }
 
-BenchReport MakeReport(const std::vector<RequestRecord>& records) {
+BenchReport MakeReport(const std::vector<RequestRecord>& records, const Goals& goals) {
   BenchReport report;
-  std::vector<double> ttft, itl, tpot, e2e;
-  int64_t first = INT64_MAX, last = 0, output = 0, prompt = 0;
+  std::vector<double> ttft, itl, tpot, e2e, ntpot;
+  int64_t first = INT64_MAX, last = 0, output = 0, prompt = 0, good = 0;
   for (const RequestRecord& record : records) {
     first = std::min(first, record.sent_ns);
     last = std::max(last, record.done_ns);
@@ -41,11 +47,19 @@ BenchReport MakeReport(const std::vector<RequestRecord>& records) {
     output += record.completion_tokens;
     prompt += record.prompt_tokens;
     e2e.push_back(double(record.done_ns - record.sent_ns) / 1e6);
-    if (record.delta_ns.empty()) continue;
-    ttft.push_back(double(record.delta_ns.front() - record.sent_ns) / 1e6);
-    for (size_t i = 1; i < record.delta_ns.size(); ++i)
-      itl.push_back(double(record.delta_ns[i] - record.delta_ns[i - 1]) / 1e6);
-    if (record.completion_tokens > 1) tpot.push_back((e2e.back() - ttft.back()) / double(record.completion_tokens - 1));
+    bool in_time = e2e.back() <= goals.e2e_ms.value_or(kAnyTime);
+    if (!record.delta_ns.empty()) {
+      ttft.push_back(double(record.delta_ns.front() - record.sent_ns) / 1e6);
+      in_time = in_time && ttft.back() <= goals.ttft_ms.value_or(kAnyTime);
+      for (size_t i = 1; i < record.delta_ns.size(); ++i)
+        itl.push_back(double(record.delta_ns[i] - record.delta_ns[i - 1]) / 1e6);
+      if (record.completion_tokens > 1) {
+        tpot.push_back((e2e.back() - ttft.back()) / double(record.completion_tokens - 1));
+        in_time = in_time && tpot.back() <= goals.tpot_ms.value_or(kAnyTime);
+      }
+    }
+    if (record.completion_tokens > 0) ntpot.push_back(e2e.back() / double(record.completion_tokens));
+    if (in_time) ++good;
   }
   report.duration_s = records.empty() ? 0 : double(last - first) / 1e9;
   if (report.duration_s > 0) {
@@ -53,10 +67,12 @@ BenchReport MakeReport(const std::vector<RequestRecord>& records) {
     report.output_tokens_per_s = double(output) / report.duration_s;
     report.total_tokens_per_s = double(output + prompt) / report.duration_s;
   }
+  if (goals.any() && !records.empty()) report.goodput = double(good) / double(records.size());
   report.ttft_ms = Summarise(ttft);
   report.itl_ms = Summarise(itl);
   report.tpot_ms = Summarise(tpot);
   report.e2e_ms = Summarise(e2e);
+  report.ntpot_ms = Summarise(ntpot);
   return report;
 }
 
@@ -73,6 +89,8 @@ std::string ToText(const BenchReport& report) {
   row("ITL", report.itl_ms);
   row("TPOT", report.tpot_ms);
   row("e2e", report.e2e_ms);
+  row("NTPOT", report.ntpot_ms);
+  if (report.goodput) absl::StrAppendFormat(&text, "goodput %.1f %%\n", 100 * *report.goodput);
   for (const auto& [error, count] : report.errors) absl::StrAppendFormat(&text, "%d x %s\n", count, error);
   return text;
 }
@@ -91,7 +109,9 @@ std::string ToJson(const BenchReport& report) {
                                    {"itl_ms", summary(report.itl_ms)},
                                    {"tpot_ms", summary(report.tpot_ms)},
                                    {"e2e_ms", summary(report.e2e_ms)},
+                                   {"ntpot_ms", summary(report.ntpot_ms)},
                                    {"errors", report.errors}};
+  if (report.goodput) object["goodput"] = *report.goodput;
   return object.dump(2);
 }
 

@@ -1,9 +1,11 @@
 // What a load test measures, after inference-perf's definitions: TTFT = first token - send; ITL = each gap between two
-// deltas; TPOT = (e2e - TTFT) / (tokens - 1) of a request; e2e = last event - send.
+// deltas; TPOT = (e2e - TTFT) / (tokens - 1) of a request; e2e = last event - send; NTPOT = e2e / tokens; goodput = the
+// share of the requests that succeeded within every limit.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,14 +28,21 @@ struct Summary {
 };
 Summary Summarise(const std::vector<double>& values);
 
+// Limits of a request in ms; unset: any. One that had no second token is within any TPOT.
+struct Goals {
+  std::optional<double> ttft_ms, tpot_ms, e2e_ms;
+  bool any() const { return ttft_ms || tpot_ms || e2e_ms; }
+};
+
 struct BenchReport {
   int64_t succeeded = 0, failed = 0;
   double duration_s = 0;  // first send to last end
   double requests_per_s = 0, output_tokens_per_s = 0, total_tokens_per_s = 0;
-  Summary ttft_ms, itl_ms, tpot_ms, e2e_ms;
+  Summary ttft_ms, itl_ms, tpot_ms, e2e_ms, ntpot_ms;
+  std::optional<double> goodput;  // 0 to 1, if there are goals
   std::map<std::string, int64_t> errors;
 };
-BenchReport MakeReport(const std::vector<RequestRecord>& records);
+BenchReport MakeReport(const std::vector<RequestRecord>& records, const Goals& goals = {});
 std::string ToText(const BenchReport& report);
 std::string ToJson(const BenchReport& report);
 

@@ -1,11 +1,13 @@
 #include "client/cli/chat_session.h"
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/answer.h"
 #include "client/cli/terminal.h"
 
 namespace sluice::cli {
@@ -25,6 +27,8 @@ const std::map<std::string, v1::Role>& Roles() {
                                                                   {"assistant", v1::ROLE_ASSISTANT}};
   return roles;
 }
+
+constexpr auto kOwnerOnly = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
 
 std::string RoleName(v1::Role role) {
   for (const auto& [name, value] : Roles()) {
@@ -73,6 +77,8 @@ absl::Status ChatSession::Save(const std::string& path) const {
     object["messages"].push_back({{"role", RoleName(message.role())}, {"content", message.content(0).text()}});
   }
   std::ofstream out(path);
+  std::error_code ignored;  // a file system without permissions
+  std::filesystem::permissions(path, kOwnerOnly, ignored);
   out << object.dump(2) << "\n";
   out.close();
   if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path));

@@ -25,7 +25,10 @@ class ChatSession {
   const std::vector<v1::ChatMessage>& messages() const { return messages_; }
   GenerateFlags& flags() { return flags_; }
 
-  // The conversation as JSON: {"messages": [{"role", "content"}, ...]}. Errors name the file.
+  bool HasAnswer() const { return !messages_.empty() && messages_.back().role() == v1::ROLE_ASSISTANT; }
+
+  // The conversation as JSON: {"messages": [{"role", "content"}, ...]}, readable by its owner only. Errors name the
+  // file.
   absl::Status Save(const std::string& path) const;
   absl::Status Load(const std::string& path);
 

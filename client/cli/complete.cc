@@ -1,8 +1,8 @@
 // sluice complete: continue a prompt.
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 
+#include "client/cli/answer.h"
 #include "client/cli/commands.h"
 #include "client/cli/generate_options.h"
 #include "client/cli/terminal.h"
@@ -22,7 +22,6 @@ int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
   request.set_model(flags.generate.model);
   request.set_request_id(flags.generate.request_id);
   if (!flags.prompt_ids.empty()) {
-    if (has_prompt) return UsageError("--prompt and --prompt-ids exclude each other");
     for (uint32_t id : flags.prompt_ids) request.mutable_prompt_ids()->add_ids(id);
   } else {
     std::string prompt = flags.prompt;
@@ -30,17 +29,16 @@ int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
       if (StdinIsTerminal()) return UsageError("no prompt: give --prompt, --prompt-ids or text on stdin");
       if (!ReadStdin(&prompt)) return UsageError("the prompt on stdin is not valid UTF-8");
     }
-    if (!IsValidUtf8(prompt)) return UsageError("--prompt is not valid UTF-8");
     request.set_prompt(prompt);
     if (flags.no_special) request.set_parse_special(false);
   }
   flags.generate.Fill(request.mutable_options());
   const auto client = client::Client::Create(globals.server);
-  client::CallOptions options;
-  if (globals.timeout_s > 0) options.timeout = std::chrono::milliseconds(int64_t(globals.timeout_s * 1000));
   client::Generation generation;
   return RunStream(
-      [&](client::StreamHandler handler) { return client->StreamComplete(request, std::move(handler), options); },
+      [&](client::StreamHandler handler) {
+        return client->StreamComplete(request, std::move(handler), globals.Deadline());
+      },
       flags.generate, &generation);
 }
 
@@ -48,9 +46,11 @@ int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
 
 Command AddComplete(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("complete", "Continue a prompt; the prompt may come on stdin");
-  CLI::Option* prompt = command->add_option("--prompt", flags->prompt, "Text to continue");
-  command->add_option("--prompt-ids", flags->prompt_ids, "Token ids to continue, separated by commas")->delimiter(',');
+  CLI::App* command = app.add_subcommand("complete", "Continue a prompt: --prompt, --prompt-ids or text on stdin");
+  CLI::Option* prompt = command->add_option("--prompt", flags->prompt, "Text to continue")->check(CheckUtf8);
+  command->add_option("--prompt-ids", flags->prompt_ids, "Token ids to continue, separated by commas")
+      ->delimiter(',')
+      ->excludes(prompt);
   command->add_flag("--no-special", flags->no_special, "Special tokens spelled out in the prompt are ordinary text");
   flags->generate.AddTo(*command);
   return [flags, prompt, &globals] { return Run(*flags, prompt->count() > 0, globals); };

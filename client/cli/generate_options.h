@@ -1,4 +1,4 @@
-// The flags shared by `complete`, `chat` and `bench`, and how an answer is printed.
+// The flags shared by `complete` and `chat`.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cpp/client.h"
-#include "client/cpp/generation.h"
+#include "sluice/v1/generation.pb.h"
 
 namespace CLI {
 class App;
@@ -26,25 +25,12 @@ struct GenerateFlags {
   std::vector<uint32_t> stop_token_ids;
   bool ignore_eos = false, include_stop_text = false;
   std::string request_id;
-  bool json = false, stats = false, no_stream = false;
+  bool json = false, jsonl = false, stats = false, no_stream = false;
 
+  // Whether the text is printed while it comes.
+  bool live() const { return !json && !jsonl && !no_stream && n.value_or(1) == 1; }
   void AddTo(CLI::App& command);
   void Fill(v1::GenerateOptions* options) const;
 };
-
-// The pinned object of `--json`: text, token_ids, finish_reason, usage, timings; with several choices `choices` instead
-// of the first three.
-std::string ToJson(const client::Generation& generation);
-
-// "12 prompt tokens, TTFT 8 ms, 64 tokens at 410.2 tok/s".
-std::string StatsLine(const client::Generation& generation);
-
-// FINISH_REASON_STOP_SEQUENCE -> "stop_sequence".
-std::string FinishReasonName(v1::FinishReason reason);
-
-// Runs one stream to its end while printing choice 0 (or, with several choices, all of them at the end); SIGINT cancels
-// it. `start` opens the stream with the handler it is given. Returns the exit code; *generation holds what came.
-int RunStream(const std::function<std::unique_ptr<client::Stream>(client::StreamHandler)>& start,
-              const GenerateFlags& flags, client::Generation* generation);
 
 }  // namespace sluice::cli

@@ -1,6 +1,5 @@
-// sluice health: grpc.health.v1, with the exit codes of grpc_health_probe.
+// sluice health: grpc.health.v1.
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <iostream>
 #include <memory>
 
@@ -11,17 +10,17 @@
 namespace sluice::cli {
 namespace {
 
+// As in grpc_health_probe.
 constexpr int kConnectionFailure = 2;
 constexpr int kRpcFailure = 3;
 constexpr int kUnhealthy = 4;
 
 int Run(const std::string& service, const Globals& globals) {
-  client::CallOptions options;
-  const double timeout_s = globals.timeout_s > 0 ? globals.timeout_s : 1;
-  options.timeout = std::chrono::milliseconds(int64_t(timeout_s * 1000));
+  constexpr double kDefaultTimeoutS = 1;
   client::ClientOptions client_options;
   client_options.retry_unavailable = false;
-  auto status = client::Client::Create(globals.server, client_options)->CheckHealth(service, options);
+  auto status =
+      client::Client::Create(globals.server, client_options)->CheckHealth(service, globals.Deadline(kDefaultTimeoutS));
   if (!status.ok()) {
     Report(status.status());
     return absl::IsUnavailable(status.status()) ? kConnectionFailure : kRpcFailure;
@@ -44,10 +43,12 @@ int Run(const std::string& service, const Globals& globals) {
 
 Command AddHealth(CLI::App& app, const Globals& globals) {
   auto service = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("health", "Ask whether the server serves; exit codes of grpc_health_probe");
+  CLI::App* command = app.add_subcommand("health", "Ask whether the server serves");
+  command->footer("Exit codes: 0 serving, 2 cannot connect, 3 the call failed, 4 not serving (as grpc_health_probe).");
   command->alias("probe");
-  command->add_option("--service", *service,
-                      "liveness, readiness or a full service name (default: the server as a whole)");
+  command
+      ->add_option("--service", *service, "liveness, readiness or a full service name (default: the server as a whole)")
+      ->check(CheckUtf8);
   return [service, &globals] { return Run(*service, globals); };
 }
 

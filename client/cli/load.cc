@@ -54,9 +54,8 @@ int Run(const Flags& flags, const Globals& globals) {
   const bool redraw = StdoutIsTerminal() && !flags.json && !flags.once;
   InterruptScope interrupts;
   for (;;) {
-    client::CallOptions options;
-    options.timeout = std::chrono::seconds(5);
-    auto load = client->GetLoad(options);
+    constexpr double kDefaultTimeoutS = 5;
+    auto load = client->GetLoad(globals.Deadline(kDefaultTimeoutS));
     if (!load.ok()) {
       if (redraw) std::cout << std::endl;
       return Report(load.status());
@@ -67,10 +66,10 @@ int Run(const Flags& flags, const Globals& globals) {
     while (!flags.once && NowNs() < until && !InterruptScope::Interrupted()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    if (flags.once || InterruptScope::Interrupted()) break;
+    if (flags.once || InterruptScope::Interrupted() || !std::cout) break;
   }
   if (redraw) std::cout << std::endl;
-  return kExitOk;
+  return InterruptScope::Interrupted() ? kExitInterrupted : kExitOk;
 }
 
 }  // namespace
@@ -80,7 +79,9 @@ Command AddLoad(CLI::App& app, const Globals& globals) {
   CLI::App* command = app.add_subcommand("load", "Show how busy the server is (admin port); Ctrl-C ends it");
   command->add_flag("--once", flags->once, "Print one line and end");
   command->add_flag("--json", flags->json, "One JSON object per line");
-  command->add_option("--interval", flags->interval_s, "Seconds between two looks")->check(CLI::Range(0.05, 3600.0));
+  command->add_option("--interval", flags->interval_s, "Seconds between two looks")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
   return [flags, &globals] { return Run(*flags, globals); };
 }
 

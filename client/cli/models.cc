@@ -15,7 +15,7 @@ namespace sluice::cli {
 namespace {
 
 int Run(bool json, const Globals& globals) {
-  auto response = client::Client::Create(globals.server)->ListModels();
+  auto response = client::Client::Create(globals.server)->ListModels(globals.Deadline());
   if (!response.ok()) return Report(response.status());
   if (json) {
     google::protobuf::util::JsonPrintOptions options;

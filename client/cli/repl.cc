@@ -1,28 +1,27 @@
 #include "client/cli/repl.h"
 
-#include <editline/readline.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/cli/line_editor.h"
 #include "client/cli/terminal.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr char kHelp[] =
-    "/set NAME VALUE   max_tokens, temperature, top_p, top_k, min_p, seed, system, stats (on|off); VALUE 'default' "
-    "unsets\n"
+    "/set NAME VALUE   max_tokens, temperature, top_p, top_k, min_p, seed, stop, system, stats (on|off);\n"
+    "                  VALUE 'default' unsets\n"
     "/show             the settings and the conversation\n"
     "/clear            forget the conversation\n"
     "/save FILE        keep the conversation; /load FILE brings it back\n"
@@ -55,6 +54,11 @@ std::string Set(ChatSession& session, const std::string& name, const std::string
       {"top_k", [&] { return Parse(value, &flags.top_k); }},
       {"min_p", [&] { return Parse(value, &flags.min_p); }},
       {"seed", [&] { return Parse(value, &flags.seed); }},
+      {"stop",
+       [&] {
+         flags.stop = value == "default" ? std::vector<std::string>() : std::vector<std::string>{Unescape(value)};
+         return true;
+       }},
       {"system",
        [&] {
          session.SetSystem(value == "default" ? "" : value);
@@ -84,6 +88,7 @@ std::string Show(ChatSession& session) {
   add("top_k", flags.top_k);
   add("min_p", flags.min_p);
   add("seed", flags.seed);
+  for (const std::string& stop : flags.stop) absl::StrAppend(&text, "stop ", absl::CEscape(stop), "\n");
   absl::StrAppend(&text, "stats ", flags.stats ? "on" : "off", "\n");
   for (const auto& message : session.messages()) {
     absl::StrAppend(&text, v1::Role_Name(message.role()).substr(5), ": ", message.content(0).text(), "\n");
@@ -91,33 +96,27 @@ std::string Show(ChatSession& session) {
   return text;
 }
 
-std::filesystem::path HistoryFile() {
-  const char* state = std::getenv("XDG_STATE_HOME");
+// "~/chat.json" as a shell would have it.
+std::string ExpandHome(const std::string& path) {
   const char* home = std::getenv("HOME");
-  if (state != nullptr && *state != '\0') return std::filesystem::path(state) / "sluice" / "history";
-  if (home != nullptr) return std::filesystem::path(home) / ".local" / "state" / "sluice" / "history";
-  return {};
+  return absl::StartsWith(path, "~/") && home != nullptr ? home + path.substr(1) : path;
 }
 
-std::optional<std::string> ReadLine(const char* prompt) {
-  char* line = readline(prompt);
-  if (line == nullptr) return std::nullopt;
-  std::string text = line;
-  std::free(line);
-  return text;
-}
-
-// A message may span lines between """ and """.
-std::optional<std::string> ReadMessage() {
-  std::optional<std::string> line = ReadLine("> ");
-  if (!line || line->rfind("\"\"\"", 0) != 0) return line;
-  std::string text = line->substr(3);
-  for (;;) {
-    if (absl::EndsWith(text, "\"\"\"")) return text.substr(0, text.size() - 3);
-    line = ReadLine(". ");
-    if (!line) return text;
-    absl::StrAppend(&text, text.empty() ? "" : "\n", *line);
+// A message may span lines between """ and """; then it is no command whatever it begins with.
+LineEditor::Result ReadMessage(LineEditor& editor, std::string* message, bool* quoted) {
+  constexpr char kQuotes[] = "\"\"\"";
+  LineEditor::Result result = editor.Read("> ", message);
+  *quoted = result == LineEditor::Result::kLine && absl::StartsWith(*message, kQuotes);
+  if (!*quoted) return result;
+  message->erase(0, 3);
+  while (!absl::EndsWith(*message, kQuotes)) {
+    std::string line;
+    result = editor.Read(". ", &line);
+    if (result != LineEditor::Result::kLine) return result;
+    absl::StrAppend(message, message->empty() ? "" : "\n", line);
   }
+  message->resize(message->size() - 3);
+  return result;
 }
 
 }  // namespace
@@ -126,7 +125,7 @@ std::string RunReplCommand(ChatSession& session, const std::string& line, bool* 
   const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2), absl::SkipEmpty());
   const std::string& command = words[0];
   const auto argument = [&](size_t i) { return words.size() > i ? words[i] : std::string(); };
-  const auto file = [&] { return std::string(absl::StripAsciiWhitespace(line.substr(command.size()))); };
+  const auto file = [&] { return ExpandHome(std::string(absl::StripAsciiWhitespace(line.substr(command.size())))); };
   if (command == "/bye") {
     *leave = true;
     return "";
@@ -148,33 +147,28 @@ std::string RunReplCommand(ChatSession& session, const std::string& line, bool* 
   return absl::StrCat("there is no command ", command, "; /help lists them\n");
 }
 
-int RunRepl(ChatSession& session) {
+void RunRepl(ChatSession& session) {
   std::cerr << Dim("/help for commands, Ctrl-D to leave") << std::endl;
-  const std::filesystem::path history = HistoryFile();
-  std::error_code ignored;
-  if (!history.empty()) std::filesystem::create_directories(history.parent_path(), ignored);
-  using_history();
-  stifle_history(1000);
-  if (!history.empty()) read_history(history.c_str());
-
-  InterruptScope interrupts;  // at the prompt Ctrl-C does nothing
+  LineEditor editor(StderrIsTerminal() ? stderr : stdout, StateFile("history"));
+  InterruptScope interrupts;  // a Ctrl-C that comes just after an answer does nothing
   bool leave = false;
   while (!leave) {
-    const std::optional<std::string> message = ReadMessage();
-    if (!message) break;
-    if (absl::StripAsciiWhitespace(*message).empty()) continue;
-    add_history(message->c_str());
-    if (message->front() == '/') {
-      std::cerr << RunReplCommand(session, *message, &leave) << std::flush;
-    } else if (!IsValidUtf8(*message)) {
+    std::string message;
+    bool quoted;
+    const LineEditor::Result result = ReadMessage(editor, &message, &quoted);
+    if (result == LineEditor::Result::kEnd) {
+      std::cerr << std::endl;
+      return;
+    }
+    if (result == LineEditor::Result::kInterrupted || absl::StripAsciiWhitespace(message).empty()) continue;
+    if (message.front() == '/' && !quoted) {
+      std::cerr << RunReplCommand(session, message, &leave) << std::flush;
+    } else if (!IsValidUtf8(message)) {
       std::cerr << "that was not valid UTF-8\n";
     } else {
-      session.Ask(*message);
+      session.Ask(message);
     }
   }
-  if (!history.empty()) write_history(history.c_str());
-  if (!leave) std::cout << std::endl;
-  return kExitOk;
 }
 
 }  // namespace sluice::cli

@@ -1,14 +1,20 @@
 #include "client/cli/terminal.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/cpp/client.h"
 
 namespace sluice::cli {
@@ -19,6 +25,14 @@ std::atomic<bool> g_interrupted{false};
 
 void OnInterrupt(int) { g_interrupted = true; }
 
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// A terminal that understands escape sequences.
+bool FancyStderr() { return StderrIsTerminal() && Environment("TERM") != "dumb"; }
+
 }  // namespace
 
 int ExitCode(const absl::Status& status) { return status.ok() ? kExitOk : 64 + status.raw_code(); }
@@ -26,12 +40,14 @@ int ExitCode(const absl::Status& status) { return status.ok() ? kExitOk : 64 + s
 int Report(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   const client::ErrorDetails details = client::GetErrorDetails(status);
-  std::string line = "sluice: " + absl::StatusCodeToString(status.code());
-  if (!details.reason.empty()) line += " (" + details.reason + ")";
-  line += ": " + std::string(status.message()) + "\n";
-  for (const auto& violation : details.fields) line += "  " + violation.field + ": " + violation.description + "\n";
-  if (details.retry_after) line += "  try again in " + std::to_string(details.retry_after->count()) + " ms\n";
-  std::cerr << line << std::flush;
+  std::string line = absl::StrCat("sluice: ", absl::StatusCodeToString(status.code()));
+  if (!details.reason.empty()) absl::StrAppend(&line, " (", details.reason, ")");
+  absl::StrAppend(&line, ": ", status.message(), "\n");
+  for (const auto& violation : details.fields) {
+    absl::StrAppend(&line, "  ", violation.field, ": ", violation.description, "\n");
+  }
+  if (details.retry_after) absl::StrAppend(&line, "  try again in ", details.retry_after->count(), " ms\n");
+  std::cerr << (StderrIsTerminal() ? Printable(line) : line) << std::flush;
   return ExitCode(status);
 }
 
@@ -44,10 +60,7 @@ bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
-bool UseColour() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return StderrIsTerminal() && (no_color == nullptr || *no_color == '\0');
-}
+bool UseColour() { return FancyStderr() && Environment("NO_COLOR").empty(); }
 
 std::string Dim(const std::string& text) { return UseColour() ? "\033[2m" + text + "\033[0m" : text; }
 
@@ -72,9 +85,66 @@ bool IsValidUtf8(const std::string& text) {
   return true;
 }
 
+std::string CheckUtf8(const std::string& text) { return IsValidUtf8(text) ? "" : "is not valid UTF-8"; }
+
 bool ReadStdin(std::string* text) {
   text->assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  if (absl::EndsWith(*text, "\n")) text->pop_back();
   return IsValidUtf8(*text);
+}
+
+bool WriteStdout(const std::string& text) {
+  for (size_t written = 0; written < text.size();) {
+    const ssize_t n = write(STDOUT_FILENO, text.data() + written, text.size() - written);
+    if (n >= 0) {
+      written += size_t(n);
+    } else if (errno == EAGAIN) {  // whoever shares the pipe has made it non-blocking
+      pollfd stdout_ready = {STDOUT_FILENO, POLLOUT, 0};
+      poll(&stdout_ready, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+    if (written < text.size() && InterruptScope::Interrupted()) return false;
+  }
+  return true;
+}
+
+std::string Printable(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c1) {
+      result += "\uFFFD";
+      ++i;
+    } else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
+      result += {'^', char(c ^ 0x40)};
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+std::string Unescape(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char next = text[i] == '\\' && i + 1 < text.size() ? text[i + 1] : '\0';
+    const char meant = next == 'n' ? '\n' : next == 't' ? '\t' : next == 'r' ? '\r' : next == '\\' ? '\\' : '\0';
+    result += meant != '\0' ? meant : text[i];
+    if (meant != '\0') ++i;
+  }
+  return result;
+}
+
+std::filesystem::path StateFile(const std::string& name) {
+  const std::string state = Environment("XDG_STATE_HOME"), home = Environment("HOME");
+  if (state.empty() && home.empty()) return {};
+  const auto folder =
+      (state.empty() ? std::filesystem::path(home) / ".local" / "state" : std::filesystem::path(state)) / "sluice";
+  std::error_code ignored;  // whoever opens the file will see
+  std::filesystem::create_directories(folder, ignored);
+  return folder / name;
 }
 
 int64_t NowNs() {
@@ -84,23 +154,28 @@ int64_t NowNs() {
 
 Progress::Progress(std::string label, int64_t total) : label_(std::move(label)), total_(total), start_ns_(NowNs()) {}
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() { Hide(); }
 
 void Progress::Update(int64_t done) {
   const int64_t now = NowNs();
-  if (!StderrIsTerminal() || total_ <= 0 || now - start_ns_ < 1'000'000'000 || now - last_ns_ < 100'000'000) return;
+  if (!FancyStderr() || now - start_ns_ < 1'000'000'000 || now - last_ns_ < 100'000'000) return;
   last_ns_ = now;
   shown_ = true;
-  constexpr int kWidth = 30;
-  const int filled = int(kWidth * done / total_);
-  std::fprintf(stderr, "\r\033[K%s [%s%s] %lld/%lld", label_.c_str(), std::string(size_t(filled), '#').c_str(),
-               std::string(size_t(kWidth - filled), '.').c_str(), static_cast<long long>(done),
-               static_cast<long long>(total_));
-  std::fflush(stderr);
+  std::string line = absl::StrFormat("\r\033[K%s ", label_);
+  if (total_ > 0) {
+    constexpr int64_t kWidth = 30;
+    const int64_t filled = kWidth * std::min(done, total_) / total_;
+    absl::StrAppendFormat(&line, "[%s%s] %d/%d", std::string(size_t(filled), '#'),
+                          std::string(size_t(kWidth - filled), '.'), done, total_);
+  } else {
+    absl::StrAppendFormat(&line, "%d s", (now - start_ns_) / 1'000'000'000);
+  }
+  std::cerr << line << std::flush;
 }
 
-void Progress::Clear() {
-  if (shown_) std::fputs("\r\033[K", stderr);
+void Progress::Hide() {
+  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  shown_ = false;
 }
 
 InterruptScope::InterruptScope() {

@@ -1,10 +1,11 @@
-// What every subcommand does the same way: exit codes, colour, errors, progress. Text goes to stdout, all else to
-// stderr.
+// What every subcommand does the same way: exit codes, text in and out, colour, errors, progress. Text goes to stdout,
+// all else to stderr.
 #pragma once
 
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 namespace sluice::cli {
 
 constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;  // stdout could not be written; requests of a load test failed
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;  // SIGINT
 
@@ -27,24 +29,39 @@ int UsageError(const std::string& message);
 bool StdinIsTerminal();
 bool StdoutIsTerminal();
 bool StderrIsTerminal();
-// A terminal on stderr and no NO_COLOR in the environment.
+// A terminal on stderr that can more than print, and no NO_COLOR in the environment.
 bool UseColour();
 // `text` in grey if UseColour(), else as it is.
 std::string Dim(const std::string& text);
 
-// All of stdin. False if it is not valid UTF-8 (protobuf strings must be).
+// All of stdin but one newline at its end, which `echo` adds. False if it is not valid UTF-8 (protobuf strings must
+// be).
 bool ReadStdin(std::string* text);
 bool IsValidUtf8(const std::string& text);
+// A CLI11 check: what is wrong with the text, empty for nothing.
+std::string CheckUtf8(const std::string& text);
 
-// A bar on a terminal's stderr from the first second on, nothing elsewhere. Not thread-safe.
+// Writes all of it at once. False if that cannot be done (errno says why) or if SIGINT came while it waited.
+bool WriteStdout(const std::string& text);
+// `text` without what would command a terminal: control characters become ^[ and so on; newline and tab stay.
+std::string Printable(const std::string& text);
+// \n, \t, \r and \\ in a flag's value; other backslashes stand for themselves.
+std::string Unescape(const std::string& text);
+
+// A file of the user's that outlives the program: in $XDG_STATE_HOME/sluice or ~/.local/state/sluice, whose folder is
+// made. Empty if there is no home.
+std::filesystem::path StateFile(const std::string& name);
+
+// On a terminal's stderr from the first second on, nothing elsewhere: a bar, or the seconds that have passed if the
+// total is not known (0). Not thread-safe.
 class Progress {
  public:
   Progress(std::string label, int64_t total);
-  ~Progress();  // removes the bar
+  ~Progress();  // hides it
   void Update(int64_t done);
+  void Hide();
 
  private:
-  void Clear();
   const std::string label_;
   const int64_t total_;
   const int64_t start_ns_;

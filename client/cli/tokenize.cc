@@ -23,9 +23,12 @@ int Run(const Flags& flags, bool has_text, const Globals& globals) {
     v1::DetokenizeRequest request;
     request.set_model(flags.model);
     for (uint32_t id : flags.ids) request.add_token_ids(id);
-    auto response = client->Detokenize(request);
+    auto response = client->Detokenize(request, globals.Deadline());
     if (!response.ok()) return Report(response.status());
-    std::cout << (flags.json ? nlohmann::ordered_json{{"text", response->text()}}.dump(2) : response->text())
+    const std::string& joined = response->text();
+    std::cout << (flags.json           ? nlohmann::ordered_json{{"text", joined}}.dump(2)
+                  : StdoutIsTerminal() ? Printable(joined)
+                                       : joined)
               << std::endl;
     return kExitOk;
   }
@@ -36,7 +39,7 @@ int Run(const Flags& flags, bool has_text, const Globals& globals) {
   if (!has_text && !ReadStdin(&text)) return UsageError("the text on stdin is not valid UTF-8");
   request.set_text(text);
   if (flags.no_special) request.set_parse_special(false);
-  auto response = client->Tokenize(request);
+  auto response = client->Tokenize(request, globals.Deadline());
   if (!response.ok()) return Report(response.status());
   if (flags.json) {
     nlohmann::ordered_json object;
@@ -59,9 +62,13 @@ int Run(const Flags& flags, bool has_text, const Globals& globals) {
 Command AddTokenize(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("tokenize", "Split a text into tokens, or join tokens with --detokenize");
-  CLI::Option* text = command->add_option("--text", flags->text, "The text (default: stdin)");
-  command->add_option("--detokenize", flags->ids, "Token ids to join, separated by commas")->delimiter(',');
-  command->add_option("--model", flags->model, "Name of the served model (default: the only one)");
+  CLI::Option* text = command->add_option("--text", flags->text, "The text (default: stdin)")->check(CheckUtf8);
+  command->add_option("--detokenize", flags->ids, "Token ids to join, separated by commas")
+      ->delimiter(',')
+      ->excludes(text);
+  command->add_option("--model", flags->model, "Name of the served model (default: the only one)")
+      ->envname("SLUICE_MODEL")
+      ->check(CheckUtf8);
   command->add_flag("--no-special", flags->no_special, "Special tokens spelled out in the text are ordinary text");
   command->add_flag("--json", flags->json, "Print one JSON object");
   return [flags, text, &globals] { return Run(*flags, text->count() > 0, globals); };

@@ -7,6 +7,8 @@
 #include <mutex>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -20,19 +22,32 @@ namespace {
 
 constexpr char kStatusPayload[] = "type.googleapis.com/google.rpc.Status";
 
-constexpr char kServiceConfig[] = R"({
-  "loadBalancingConfig": [{"round_robin": {}}],
+constexpr char kRetry[] = R"(,
   "methodConfig": [{
     "name": [{}],
     "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "2s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE"]}
   }],
-  "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}
-})";
+  "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1})";
 
-absl::Status ToAbsl(const grpc::Status& status) {
+std::string ServiceConfig(const ClientOptions& options) {
+  return absl::StrCat(R"({"loadBalancingConfig": [{"round_robin": {}}])", options.retry_unavailable ? kRetry : "",
+                      options.avoid_unhealthy ? R"(, "healthCheckConfig": {"serviceName": ""})" : "", "}");
+}
+
+bool IsLoopback(const std::string& target) {
+  for (const char* prefix : {"localhost:", "127.", "[::1]", "ipv4:127.", "ipv6:[::1]"}) {
+    if (absl::StartsWith(target, prefix)) return true;
+  }
+  return false;
+}
+
+absl::Status ToAbsl(const grpc::Status& status, const std::string& target) {
   if (status.ok()) return absl::OkStatus();
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  // What a server says about itself carries details; without them it is the library that could not reach the server.
+  const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty();
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(unreachable ? target + ": " : "", status.error_message()));
   if (!status.error_details().empty()) result.SetPayload(kStatusPayload, absl::Cord(status.error_details()));
   return result;
 }
@@ -46,7 +61,7 @@ void Prepare(grpc::ClientContext& context, const CallOptions& options) {
 template <class Response>
 class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response> {
  public:
-  explicit StreamImpl(StreamHandler handler) : handler_(std::move(handler)) {}
+  StreamImpl(StreamHandler handler, std::string target) : handler_(std::move(handler)), target_(std::move(target)) {}
   ~StreamImpl() override {
     Cancel();
     WaitUntilDone();
@@ -88,7 +103,7 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
   void OnDone(const grpc::Status& status) override {
-    status_ = ToAbsl(status);
+    status_ = ToAbsl(status, target_);
     if (status_.ok() && !completed_) status_ = absl::DataLossError("the stream ended without its last event");
     if (handler_.on_done) handler_.on_done(status_);
     std::lock_guard<std::mutex> lock(mutex_);
@@ -103,6 +118,7 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
   const StreamHandler handler_;
+  const std::string target_;
   grpc::ClientContext context_;
   Response response_;
   bool completed_ = false;  // library thread only
@@ -114,8 +130,9 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
 
 class ClientImpl final : public Client {
  public:
-  explicit ClientImpl(std::shared_ptr<grpc::Channel> channel)
-      : generation_(v1::GenerationService::NewStub(channel)),
+  ClientImpl(const std::string& target, std::shared_ptr<grpc::Channel> channel)
+      : target_(target),
+        generation_(v1::GenerationService::NewStub(channel)),
         tokenizer_(v1::TokenizerService::NewStub(channel)),
         model_(v1::ModelService::NewStub(channel)),
         admin_(v1::AdminService::NewStub(channel)),
@@ -130,7 +147,7 @@ class ClientImpl final : public Client {
   }
   std::unique_ptr<Stream> StreamComplete(const v1::StreamCompleteRequest& request, StreamHandler handler,
                                          const CallOptions& options) override {
-    auto stream = std::make_unique<StreamImpl<v1::StreamCompleteResponse>>(std::move(handler));
+    auto stream = std::make_unique<StreamImpl<v1::StreamCompleteResponse>>(std::move(handler), target_);
     Prepare(stream->context(), options);
     generation_->async()->StreamComplete(&stream->context(), &request, stream.get());
     stream->Start();
@@ -138,7 +155,7 @@ class ClientImpl final : public Client {
   }
   std::unique_ptr<Stream> StreamChat(const v1::StreamChatRequest& request, StreamHandler handler,
                                      const CallOptions& options) override {
-    auto stream = std::make_unique<StreamImpl<v1::StreamChatResponse>>(std::move(handler));
+    auto stream = std::make_unique<StreamImpl<v1::StreamChatResponse>>(std::move(handler), target_);
     Prepare(stream->context(), options);
     generation_->async()->StreamChat(&stream->context(), &request, stream.get());
     stream->Start();
@@ -191,17 +208,18 @@ class ClientImpl final : public Client {
 
  private:
   template <class Response, class Stub, class Request>
-  static absl::StatusOr<Response> Unary(Stub& stub,
-                                        grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                                        const Request& request, const CallOptions& options) {
+  absl::StatusOr<Response> Unary(Stub& stub,
+                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                 const Request& request, const CallOptions& options) {
     grpc::ClientContext context;
     Prepare(context, options);
     Response response;
     const grpc::Status status = (stub.*method)(&context, request, &response);
-    if (!status.ok()) return ToAbsl(status);
+    if (!status.ok()) return ToAbsl(status, target_);
     return response;
   }
 
+  const std::string target_;
   const std::unique_ptr<v1::GenerationService::Stub> generation_;
   const std::unique_ptr<v1::TokenizerService::Stub> tokenizer_;
   const std::unique_ptr<v1::ModelService::Stub> model_;
@@ -236,12 +254,15 @@ ErrorDetails GetErrorDetails(const absl::Status& status) {
 
 std::unique_ptr<Client> Client::Create(const std::string& target, const ClientOptions& options) {
   grpc::ChannelArguments arguments;
-  if (options.retry_unavailable) arguments.SetServiceConfigJSON(kServiceConfig);
+  arguments.SetServiceConfigJSON(ServiceConfig(options));
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
   arguments.SetUserAgentPrefix("sluice-client");
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return std::make_unique<ClientImpl>(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+  // gRPC would send even these to the proxy of the environment's http_proxy.
+  if (IsLoopback(target)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return std::make_unique<ClientImpl>(target,
+                                      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
 }
 
 }  // namespace sluice::client

@@ -22,6 +22,8 @@ namespace sluice::client {
 struct ClientOptions {
   // UNAVAILABLE is tried again, 4 attempts in all, from 0.1 s to 2 s apart, until the first byte of an answer has come.
   bool retry_unavailable = true;
+  // Watches the health of each address and sends calls only to those that serve; CheckHealth then asks no other.
+  bool avoid_unhealthy = false;
   int max_message_bytes = 256 << 20;
   // A TCP connection of its own instead of the process-wide shared one; load tests want many.
   bool own_connection = false;
@@ -55,7 +57,8 @@ struct StreamHandler {
   std::function<void(const absl::Status&)> on_done;
 };
 
-// A running stream. The destructor cancels it and waits until on_done has returned.
+// A running stream. The destructor cancels it and waits until on_done has returned; so does Wait without cancelling,
+// and neither may be called from a handler.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -69,7 +72,7 @@ enum class HealthStatus { kServing, kNotServing, kServiceUnknown };
 class Client {
  public:
   // `target` is host:port or any gRPC name ("dns:///sluice:50051"; addresses of one name share the load). Does not
-  // connect yet.
+  // connect yet. Errors of the connection itself are UNAVAILABLE and name the target.
   static std::unique_ptr<Client> Create(const std::string& target, const ClientOptions& options = {});
   virtual ~Client() = default;
 

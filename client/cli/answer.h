@@ -1,0 +1,32 @@
+// How an answer is printed: as text while it comes, as one JSON object, or event by event.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "client/cli/generate_options.h"
+#include "client/cpp/client.h"
+#include "client/cpp/generation.h"
+
+namespace sluice::cli {
+
+// The object of `--json`: text, token_ids, finish_reason, usage, timings; with several choices `choices` instead of the
+// first three. logprobs, stop_string and stop_token_id stand beside the text where they exist.
+std::string ToJson(const client::Generation& generation);
+
+// "12 prompt tokens at 1500.0 tok/s, TTFT 8 ms, 64 tokens at 410.2 tok/s, 163 ms in all"; a rate that is not known is
+// left out.
+std::string StatsLine(const client::Generation& generation);
+
+// FINISH_REASON_STOP_SEQUENCE -> "stop_sequence".
+std::string FinishReasonName(v1::FinishReason reason);
+
+using StreamStarter = std::function<std::unique_ptr<client::Stream>(client::StreamHandler)>;
+
+// Runs one stream to its end and prints it as `flags` say, all on the calling thread. `start` opens the stream with the
+// handler it is given. SIGINT cancels the stream, as does a stdout that cannot be written. Returns the exit code;
+// *generation holds what came.
+int RunStream(const StreamStarter& start, const GenerateFlags& flags, client::Generation* generation);
+
+}  // namespace sluice::cli
