@@ -348,6 +348,7 @@ TEST_F(EngineTest, StoppingCancelsEverybody) {
   gate_.WaitForStep(1);
   ids.push_back(SubmitOne(engine_.get(), PromptOf(5, 100)));  // still in the inbox
   std::thread stopper([this] { engine_->Stop(); });
+  while (engine_->Submit({}).ok()) std::this_thread::yield();  // until Stop has spoken; it now waits for the step
   gate_.Open();
   engine_->Stop();
   stopper.join();
