@@ -25,14 +25,14 @@ namespace sluice {
 struct ChatMessage {
   // Part of the template's own text if it is letters, digits, '_' and '-' only (templates build control tokens from it,
   // <|user|> say), so a server should only take known roles.
-  std::string role;
-  std::optional<std::string> content;
-  std::string content_parts_json;  // instead of `content`: an array like [{"type": "text", "text": "..."}]
-  std::string name;
-  std::string tool_calls_json;  // an array; most templates want "arguments" to be an object, not a string
-  std::string tool_call_id;
-  std::string reasoning_content;
-  std::string extra_json;  // an object with further keys; those above win
+  std::string role = {};
+  std::optional<std::string> content = {};
+  std::string content_parts_json = {};  // instead of `content`: an array like [{"type": "text", "text": "..."}]
+  std::string name = {};
+  std::string tool_calls_json = {};  // an array; most templates want "arguments" to be an object, not a string
+  std::string tool_call_id = {};
+  std::string reasoning_content = {};
+  std::string extra_json = {};  // an object with further keys; those above win
 };
 
 // How the rendered conversation ends.

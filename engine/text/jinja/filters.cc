@@ -382,8 +382,9 @@ CallArguments Rest(const CallArguments& all, size_t first) {
   return rest;
 }
 
-// map(attribute='a', default=x) or map('filter', arguments...).
+// map(attribute='a', default=x) or map('filter', arguments...). Whatever is false counts as empty, here and in select.
 Result Map(const Invocation& call) {
+  if (!IsTrue(call.self)) return call.heap().NewList({}, ListKind::kIterator);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(call.self, call.heap()));
   const Value* attribute = call.all.Keyword("attribute");
   const Value* otherwise = call.all.Keyword("default");
@@ -412,6 +413,7 @@ Result Map(const Invocation& call) {
 // tested.
 template <bool wanted, bool by_attribute>
 Result Select(const Invocation& call) {
+  if (!IsTrue(call.self)) return call.heap().NewList({}, ListKind::kIterator);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(call.self, call.heap()));
   const auto& args = call.all.positional;
   constexpr size_t kTestArg = by_attribute ? 1 : 0;

@@ -33,10 +33,8 @@ void SplitAtSpace(const Text& text, size_t limit, std::vector<TextSlice>* parts)
     while (pos < s.size() && IsSpace(CharAt(s, pos))) pos += CharLength(s, pos);
     if (pos == s.size()) return;
     const size_t begin = pos;
-    if (parts->size() == limit) {  // the rest stays together, without the whitespace at its end
-      size_t end = s.size();
-      while (IsSpace(CharAt(s, PreviousChar(s, end)))) end = PreviousChar(s, end);
-      parts->push_back({&text, begin, end});
+    if (parts->size() == limit) {  // the rest stays together, whatever whitespace it ends with
+      parts->push_back({&text, begin, s.size()});
       return;
     }
     while (pos < s.size() && !IsSpace(CharAt(s, pos))) pos += CharLength(s, pos);
@@ -52,9 +50,7 @@ void SplitAtSpaceFromRight(const Text& text, size_t limit, std::vector<TextSlice
     if (end == 0) break;
     size_t begin = end;
     if (parts->size() == limit) {
-      begin = 0;
-      while (IsSpace(CharAt(s, begin))) begin += CharLength(s, begin);
-      parts->push_back({&text, begin, end});
+      parts->push_back({&text, 0, end});
       break;
     }
     while (begin > 0 && !IsSpace(CharAt(s, PreviousChar(s, begin)))) begin = PreviousChar(s, begin);
