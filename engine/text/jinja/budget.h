@@ -17,8 +17,8 @@ struct Limits {
   size_t max_built_bytes =
       size_t{128} << 20;  // memory of all values made during one render (nothing is freed before its end)
   size_t max_output_bytes = size_t{32} << 20;  // rendered text
-  int max_depth = 1'000;                       // evaluator frames: macro calls, nested statements and expressions
-  int64_t max_range = 100'000;                 // items of one range()
+  int max_depth = 1'000;        // nested macro calls, statements and expressions; each takes up to 2 KiB of stack
+  int64_t max_range = 100'000;  // items of one range()
 };
 
 // Counts one render's spending. Not thread-safe.
@@ -28,8 +28,9 @@ class Budget {
 
   // One evaluated node costs one step.
   absl::Status Spend(int64_t steps) {
+    if (steps > limits_.max_steps - steps_) return TooManySteps();
     steps_ += steps;
-    return steps_ <= limits_.max_steps ? absl::OkStatus() : TooManySteps();
+    return absl::OkStatus();
   }
   // Reading over so many bytes, or so many list items.
   absl::Status Scan(size_t bytes) { return Spend(static_cast<int64_t>(bytes / 64)); }

@@ -75,7 +75,8 @@ absl::StatusOr<Text> Indentation(const Value* width, int64_t otherwise, Heap& he
     return absl::InvalidArgumentError(
         absl::StrCat("an indentation is an integer or a string, found ", TypeName(*width)));
   } else {
-    const int64_t spaces = width != nullptr ? width->AsInt() : otherwise;
+    const int64_t spaces = std::max<int64_t>(width != nullptr ? width->AsInt() : otherwise, 0);
+    SLUICE_RETURN_IF_ERROR(heap.budget().Visit(static_cast<size_t>(spaces)));
     for (int64_t i = 0; i < spaces && out.status().ok(); ++i) out.Append(" ", Origin::kTemplate);
   }
   return std::move(out).Finish();
@@ -374,7 +375,8 @@ Result Join(const Invocation& call) {
 }
 
 // The rest of the arguments from `first` on.
-CallArguments Rest(const CallArguments& all, size_t first) {
+absl::StatusOr<CallArguments> Rest(const CallArguments& all, size_t first, Budget& budget) {
+  SLUICE_RETURN_IF_ERROR(budget.Visit(all.positional.size()));
   CallArguments rest;
   rest.positional.assign(all.positional.begin() + static_cast<ptrdiff_t>(std::min(first, all.positional.size())),
                          all.positional.end());
@@ -398,7 +400,7 @@ Result Map(const Invocation& call) {
       return absl::InvalidArgumentError(absl::StrCat("there is no filter '", call.all.positional[0].AsView(), "'"));
     }
   }
-  const CallArguments arguments = Rest(call.all, 1);
+  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, Rest(call.all, 1, call.context.budget()));
   std::vector<Value> mapped;
   for (const Value& item : items) {
     SLUICE_ASSIGN_OR_RETURN(Value result, filter != nullptr ? Invoke(*filter, call.context, item, arguments)
@@ -423,7 +425,7 @@ Result Select(const Invocation& call) {
     if (args[kTestArg].is(Kind::kString)) test = FindTest(args[kTestArg].AsView());
     if (test == nullptr) return absl::InvalidArgumentError("select and reject want the name of a test");
   }
-  const CallArguments arguments = Rest(call.all, kTestArg + 1);
+  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, Rest(call.all, kTestArg + 1, call.context.budget()));
   std::vector<Value> selected;
   for (const Value& item : items) {
     SLUICE_ASSIGN_OR_RETURN(Value tested, Lookup(item, by_attribute ? &args[0] : nullptr, call.heap()));

@@ -92,7 +92,8 @@ absl::StatusOr<Value> FloatBinary(BinaryOp op, double a, double b) {
 
 absl::StatusOr<Value> Repeat(const Value& sequence, int64_t times, Heap& heap) {
   const size_t size = sequence.is(Kind::kString) ? sequence.AsView().size() : sequence.AsList().items.size();
-  if (size == 0) times = std::min<int64_t>(times, 1);
+  times = std::clamp<int64_t>(times, 0, size == 0 ? 1 : INT64_MAX);
+  SLUICE_RETURN_IF_ERROR(heap.budget().Visit(static_cast<size_t>(times)));
   if (sequence.is(Kind::kString)) {
     TextBuilder out(heap.budget());
     for (int64_t i = 0; i < times && out.status().ok(); ++i) out.Append(sequence.AsText());
