@@ -14,10 +14,10 @@ namespace sluice {
 int64_t KvBlockBytes(const ModelSpec& spec, int32_t block_size, KvDType dtype);
 
 struct KvSizingOptions {
-  std::optional<int64_t> kv_memory_bytes;  // --kv-memory; none: auto
+  std::optional<int64_t> kv_memory_bytes = {};  // --kv-memory; none: auto
   int32_t block_size = 16;
   KvDType dtype = KvDType::kF16;
-  std::optional<int32_t> max_model_len;  // --max-model-len; none: the trained context, or what fits
+  std::optional<int32_t> max_model_len = {};  // --max-model-len; none: the trained context, or what fits
   int32_t max_num_seqs = 64;
 };
 
