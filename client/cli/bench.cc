@@ -236,7 +236,9 @@ Command AddBench(CLI::App& app, const Globals& globals) {
   command->add_option("--temperature", flags->temperature, "0: greedy")
       ->check(CLI::Range(0.0, 2.0))
       ->capture_default_str();
-  command->add_option("--seed", flags->seed, "Of prompts, arrivals and sampling")->capture_default_str();
+  command->add_option("--seed", flags->seed, "Of prompts, arrivals and sampling")
+      ->check(CheckNotNegative)
+      ->capture_default_str();
   command->add_option("--goal-ttft", flags->goals.ttft_ms, "Goodput: longest TTFT in ms");
   command->add_option("--goal-tpot", flags->goals.tpot_ms, "Goodput: longest TPOT in ms");
   command->add_option("--goal-e2e", flags->goals.e2e_ms, "Goodput: longest time of a request in ms");

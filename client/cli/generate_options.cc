@@ -19,7 +19,7 @@ void GenerateFlags::AddTo(CLI::App& command) {
   command.add_option("--repetition-penalty", repetition_penalty, "Above 1 discourages tokens of prompt and output");
   command.add_option("--presence-penalty", presence_penalty, "Subtracted from tokens the output holds");
   command.add_option("--frequency-penalty", frequency_penalty, "Subtracted per time the output holds a token");
-  command.add_option("--seed", seed, "The same seed gives the same text");
+  command.add_option("--seed", seed, "The same seed gives the same text")->check(CheckNotNegative);
   command.add_option("-n,--n", n, "Number of choices");
   command
       .add_option("--stop", stop, "Text that ends the answer; \\n, \\t, \\r and \\\\ are understood (may be repeated)")

@@ -36,7 +36,7 @@ int Main(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", 0);
   CLI::App app{"Talk to a Sluice model server", "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.fallthrough();  // the flags here may stand behind the subcommand
   app.footer(
       "--server, --admin and --timeout go with every command (sluice --help).\n"
@@ -66,7 +66,7 @@ int Main(int argc, char** argv) {
     std::cerr << "sluice: cannot write to stdout" << std::endl;
     return kExitFailed;
   }
-  return kExitUsage;
+  return UsageError("no command; sluice --help lists them");
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ bool IsValidUtf8(const std::string& text) {
 
 std::string CheckUtf8(const std::string& text) { return IsValidUtf8(text) ? "" : "is not valid UTF-8"; }
 
+std::string CheckNotNegative(const std::string& text) {
+  return absl::StartsWith(text, "-") ? absl::StrCat(text, " is negative") : "";
+}
+
 bool ReadStdin(std::string* text) {
   text->assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
   if (absl::EndsWith(*text, "\n")) text->pop_back();

@@ -38,8 +38,9 @@ std::string Dim(const std::string& text);
 // be).
 bool ReadStdin(std::string* text);
 bool IsValidUtf8(const std::string& text);
-// A CLI11 check: what is wrong with the text, empty for nothing.
+// CLI11 checks: what is wrong with the text, empty for nothing. CLI11 itself takes -1 for the largest 64-bit number.
 std::string CheckUtf8(const std::string& text);
+std::string CheckNotNegative(const std::string& text);
 
 // Writes all of it at once. False if that cannot be done (errno says why) or if SIGINT came while it waited.
 bool WriteStdout(const std::string& text);

@@ -69,7 +69,7 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
 
   grpc::ClientContext& context() { return context_; }
   void Start() {
-    this->StartRead(&response_);
+    ReadNext();
     this->StartCall();
   }
 
@@ -81,7 +81,11 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
+    if (!ok) {
+      unreadable_ = response_.GetReflection()->GetUnknownFields(response_).empty();
+      if (unreadable_) Cancel();
+      return;
+    }
     switch (response_.event_case()) {
       case Response::kStarted:
         if (handler_.on_started) handler_.on_started(response_.started());
@@ -99,11 +103,12 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
       case Response::EVENT_NOT_SET:  // an event of a newer server
         break;
     }
-    this->StartRead(&response_);
+    ReadNext();
   }
 
   void OnDone(const grpc::Status& status) override {
     status_ = ToAbsl(status, target_);
+    if (unreadable_) status_ = absl::InternalError("the server sent an event that is not valid protobuf");
     if (status_.ok() && !completed_) status_ = absl::DataLossError("the stream ended without its last event");
     if (handler_.on_done) handler_.on_done(status_);
     std::lock_guard<std::mutex> lock(mutex_);
@@ -112,6 +117,13 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
  private:
+  // gRPC tells the end and a message that cannot be parsed alike, but a stream does not end by itself before all its
+  // messages are read. Parsing clears response_ first, the end leaves it as it was: with this mark.
+  void ReadNext() {
+    response_.GetReflection()->MutableUnknownFields(&response_)->AddVarint(1, 0);
+    this->StartRead(&response_);
+  }
+
   void WaitUntilDone() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return done_; });
@@ -121,8 +133,8 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   const std::string target_;
   grpc::ClientContext context_;
   Response response_;
-  bool completed_ = false;  // library thread only
-  absl::Status status_;     // written before done_
+  bool completed_ = false, unreadable_ = false;  // library thread only
+  absl::Status status_;                          // written before done_
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;  // guarded by mutex_

@@ -28,8 +28,9 @@ class Repl : public testing::Test {
 
   // "user: a|assistant: b" of a call.
   std::string Messages(size_t call) {
+    const v1::StreamChatRequest chat = server_->calls().at(call).chat;
     std::string text;
-    for (const auto& message : server_->calls().at(call).chat.messages()) {
+    for (const auto& message : chat.messages()) {
       text += (text.empty() ? "" : "|") + v1::Role_Name(message.role()).substr(5) + ": " + message.content(0).text();
     }
     return text;

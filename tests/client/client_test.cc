@@ -101,6 +101,16 @@ TEST_F(ClientTest, AStreamWithoutItsLastEventIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(Stream(*client_).status()));
 }
 
+TEST_F(ClientTest, AnEventThatCannotBeParsedEndsTheStream) {
+  server_->Script({SayAndHang({"fine", "\xFF is no UTF-8", "more"})});
+  std::string text;
+  StreamHandler handler;
+  handler.on_delta = [&](const v1::Delta& event) { text += event.text(); };
+  EXPECT_TRUE(absl::IsInternal(client_->StreamComplete(Prompt(), std::move(handler))->Wait()));
+  EXPECT_EQ(text, "fine");
+  EXPECT_TRUE(server_->WaitForCancels(1));
+}
+
 TEST_F(ClientTest, AnErrorAfterTextKeepsTheText) {
   Answer answer = SayAndHang({"half"});
   answer.hang = false;

@@ -179,6 +179,7 @@ Output Process::Wait() {
   while (out_ >= 0 || err_ >= 0) {
     if (!ReadSome()) break;
   }
+  if (out_ >= 0 || err_ >= 0) Signal(SIGKILL);  // the failure is noted; the rest of the tests should still run
   Output output;
   int status = 0;
   waitpid(std::exchange(pid_, -1), &status, 0);
