@@ -4,7 +4,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,10 +87,8 @@ absl::Status ChatSession::Save(const std::string& path) const {
 
 absl::Status ChatSession::Load(const std::string& path) {
   std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();  // a folder is no error before this
-  if (!in || !text) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  const nlohmann::json object = nlohmann::json::parse(text.str(), nullptr, false);
+  if (!in || std::filesystem::is_directory(path)) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  const nlohmann::json object = nlohmann::json::parse(in, nullptr, false);
   if (!object.is_object() || !object.contains("messages") || !object["messages"].is_array()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " holds no conversation: expected {\"messages\": [...]}"));
   }

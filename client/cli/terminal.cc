@@ -44,6 +44,7 @@ int Report(const absl::Status& status) {
   if (!details.reason.empty()) absl::StrAppend(&line, " (", details.reason, ")");
   absl::StrAppend(&line, ": ", status.message(), "\n");
   for (const auto& violation : details.fields) {
+    if (absl::StrContains(status.message(), violation.description)) continue;  // said already
     absl::StrAppend(&line, "  ", violation.field, ": ", violation.description, "\n");
   }
   if (details.retry_after) absl::StrAppend(&line, "  try again in ", details.retry_after->count(), " ms\n");
