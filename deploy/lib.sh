@@ -14,6 +14,9 @@ BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config ca-certificates python3-
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libabsl-dev prometheus-cpp-dev
   libpcre2-dev libutf8proc-dev nlohmann-json3-dev libboost-dev libssl-dev libcli11-dev libedit-dev)
 
+# Objects of one clone serve another one, too.
+export CCACHE_BASEDIR=$SLUICE_ROOT CCACHE_NOHASHDIR=1
+
 say() { printf '%s\n' "$*" >&2; }
 
 die() {
