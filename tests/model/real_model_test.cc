@@ -99,20 +99,46 @@ TEST_F(RealModelTest, LogitsInF32AreThoseOfAnIndependentEngine) {
   EXPECT_LE(worst, 1e-4);
 }
 
+// Greedy continuations of `prompts`, 16 sequences in a step.
+std::vector<std::vector<int32_t>> Continue(Runner* runner, const std::vector<std::vector<int32_t>>& prompts,
+                                           int32_t num_new) {
+  std::vector<std::vector<int32_t>> answers;
+  for (size_t first = 0; first < prompts.size(); first += 16) {
+    StepDriver driver(runner);
+    std::vector<TestSequence*> sequences;
+    for (size_t i = first; i < std::min(first + 16, prompts.size()); ++i) sequences.push_back(driver.Add(prompts[i]));
+    while (true) {
+      std::vector<StepDriver::Part> parts;
+      int32_t room = 512;
+      for (TestSequence* s : sequences) {
+        if (int32_t(s->tokens.size()) >= s->num_prompt + num_new) continue;
+        const int32_t count = std::min(int32_t(s->tokens.size()) - s->num_computed, room);
+        if (count > 0) parts.push_back({s, count});
+        room -= count;
+      }
+      if (parts.empty()) break;
+      driver.Step(parts);
+    }
+    for (TestSequence* s : sequences) answers.emplace_back(s->tokens.begin() + s->num_prompt, s->tokens.end());
+  }
+  return answers;
+}
+
 TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
   const std::unique_ptr<Runner> runner = NewRunner({});
   const Json golden = ReadGolden("smollm2_greedy.json");
   ASSERT_EQ(golden["prompts"].size(), 32u);
-  int num_equal = 0, num_tokens = 0, num_listed = 0;
-  for (const Json& prompt : golden["prompts"]) {
-    StepDriver driver(runner.get());
-    const std::vector<int32_t> ids = prompt["ids"], theirs = prompt["tokens"];
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Json& prompt : golden["prompts"]) prompts.push_back(prompt["ids"]);
+  const std::vector<std::vector<int32_t>> answers = Continue(runner.get(), prompts, 64);
+  int num_equal = 0, num_tokens = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Json& prompt = golden["prompts"][i];
+    const std::vector<int32_t> theirs = prompt["tokens"];
+    ASSERT_EQ(answers[i].size(), 64u);
     ASSERT_EQ(theirs.size(), 64u);
-    TestSequence* sequence = driver.Add(ids);
-    driver.Generate(sequence, 512, 64);
-    const std::vector<int32_t> ours(sequence->tokens.begin() + sequence->num_prompt, sequence->tokens.end());
-    const auto [at, unused] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
-    const size_t step = size_t(at - ours.begin());
+    const auto differs = std::mismatch(answers[i].begin(), answers[i].end(), theirs.begin()).first;
+    const size_t step = size_t(differs - answers[i].begin());
     num_tokens += int(step);
     if (step == theirs.size()) {
       ++num_equal;
@@ -120,13 +146,47 @@ TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
     }
     // What follows a difference is another text; the margin there says whether f32 itself was sure.
     const double margin = prompt["margin"][step];
-    std::cout << prompt["id"] << ": token " << step << " is " << ours[step] << ", in f32 " << theirs[step]
+    std::cout << prompt["id"] << ": token " << step << " is " << answers[i][step] << ", in f32 " << theirs[step]
               << ", whose margin is " << margin << " of max|logit|" << std::endl;
     EXPECT_LT(margin, 2e-3) << prompt["id"];
-    ++num_listed;
   }
-  std::cout << num_equal << " of 32 continuations equal, " << num_listed << " part at a near tie; " << num_tokens
+  std::cout << num_equal << " of 32 continuations equal; " << num_tokens
             << " of 2048 tokens before the first difference" << std::endl;
+}
+
+// exp of the mean negative log-likelihood of ids[1..], as one sequence.
+double Perplexity(Runner* runner, const std::vector<int32_t>& ids) {
+  StepDriver driver(runner);
+  const std::vector<float> logprobs = driver.PromptLogprobs(ids);
+  double sum = 0;
+  for (float logprob : logprobs) sum -= double(logprob);
+  return std::exp(sum / double(logprobs.size()));
+}
+
+TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
+  const Json golden = ReadGolden("smollm2_perplexity.json");
+  const std::vector<int32_t> ids = golden["ids"];
+  ASSERT_EQ(ids.size(), 4096u);
+  {
+    // The ids are those of our own tokenizer too.
+    std::ifstream file(GoldenPath("perplexity.txt"));
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    absl::StatusOr<std::vector<int32_t>> ours = RealModel()->tokenizer->Encode(text);
+    ASSERT_TRUE(ours.ok()) << ours.status();
+    ours->resize(4096);
+    EXPECT_EQ(*ours, ids);
+  }
+  const double f32 = std::exp(golden["mean_nll"].get<double>());
+  std::cout << "f32 (transformers): " << f32 << std::endl;
+  for (const auto& [name, activations, tolerance] :
+       {std::tuple("int16", ActivationType::kInt16, 1e-4), std::tuple("int8", ActivationType::kInt8, 1.5e-2)}) {
+    RealRunnerOptions options;
+    options.activations = activations;
+    const double ours = Perplexity(NewRunner(options).get(), ids);
+    const double change = ours / f32 - 1;
+    std::cout << name << ", f16 cache: " << ours << ", " << 100 * change << " %" << std::endl;
+    EXPECT_LE(std::abs(change), tolerance) << name;
+  }
 }
 
 }  // namespace

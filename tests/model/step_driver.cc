@@ -129,4 +129,30 @@ std::vector<std::vector<float>> StepDriver::AllLogits(const std::vector<int32_t>
   return logits;
 }
 
+std::vector<float> StepDriver::PromptLogprobs(const std::vector<int32_t>& tokens) {
+  std::vector<float> logprobs;
+  TestSequence* sequence = Add(tokens);
+  while (sequence->num_computed + 1 < int32_t(tokens.size())) {
+    const int32_t left = int32_t(tokens.size()) - 1 - sequence->num_computed;
+    StepPlan plan;
+    plan.row_starts = {0};
+    plan.kv_groups.resize(1);
+    const int32_t count = std::min(left, runner_->options().max_num_batched_tokens);
+    AddToPlan({sequence, count}, /*all_logits=*/true, &plan);
+    plan.kv_groups[0].block_tables = sequence->blocks;
+    plan.kv_groups[0].block_table_stride = int32_t(sequence->blocks.size());
+    for (int32_t row = 0; row < count; ++row) {
+      PromptLogprobEntry& entry = plan.prompt_logprobs.emplace_back();
+      entry.logits_index = row;
+      entry.token = tokens[size_t(sequence->num_computed + row + 1)];
+    }
+    absl::StatusOr<StepResult> result = runner_->Run(plan);
+    EXPECT_TRUE(result.ok()) << result.status();
+    for (const TokenLogprobs& entry : result->prompt_logprobs) logprobs.push_back(entry.chosen.logprob);
+    sequence->num_computed += count;
+  }
+  DropCache(sequence);
+  return logprobs;
+}
+
 }  // namespace sluice::testing

@@ -46,6 +46,9 @@ class StepDriver {
   // Logits of all rows of `tokens` in one step, in a cache of its own: [num tokens][vocab].
   std::vector<std::vector<float>> AllLogits(const std::vector<int32_t>& tokens);
 
+  // Log-probabilities of tokens 1.. of `tokens`, computed `max_num_batched_tokens` at a time.
+  std::vector<float> PromptLogprobs(const std::vector<int32_t>& tokens);
+
  private:
   void AddToPlan(const Part& part, bool all_logits, StepPlan* plan);
 
