@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "server/status.h"
 
 namespace sluice {
 
@@ -31,6 +34,12 @@ void Call::SetSubmitted(Engine* engine, std::vector<SequenceId> ids) {
   ids_ = std::move(ids);
   if (stop_status_.ok()) return;
   for (SequenceId id : ids_) engine_->Cancel(id, stop_reason_);
+}
+
+void LogEnd(const CallIdentity& identity, const absl::Status& status) {
+  Log(LogLevel::kDebug,
+      absl::StrCat("call ", identity.server_request_id, ", request_id ", Quoted(identity.request_id), ", user ",
+                   Quoted(identity.user), ": ", absl::StatusCodeToString(status.code()), " ", ReasonOf(status)));
 }
 
 }  // namespace sluice

@@ -65,6 +65,9 @@ class Call {
   std::vector<SequenceId> ids_ ABSL_GUARDED_BY(mutex_);
 };
 
+// One debug line about a call that has ended.
+void LogEnd(const CallIdentity& identity, const absl::Status& status);
+
 // What a sequence of the engine carries as Request::context.
 struct ChoiceContext {
   std::shared_ptr<Call> call;

@@ -24,6 +24,7 @@ struct CallIdentity {
   std::string request_id;         // told to the client
   std::string server_request_id;  // cannot be guessed
   std::string model;              // that answers
+  std::string user;               // for the log
   int64_t arrival_ns = 0;         // Clock, when the call reached the server
   int64_t create_time_ns = 0;     // the same moment since 1970
   std::vector<std::pair<std::string, std::string>> metadata;

@@ -62,6 +62,7 @@ void Delivery::Deliver(SequenceOutput output, int64_t now_ns) {
   if (!error.ok()) call->Stop(FinishReason::kError, error);
   if (!progress.ended) return;
   const absl::Status status = call->output().Complete(call->stop_status());
+  LogEnd(call->identity(), status);
   // First, so that a client that has seen the end can use the request_id again.
   calls_->Remove(*call);
   call->reply().Close(status);

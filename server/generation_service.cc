@@ -75,6 +75,7 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
   identity.arrival_ns = now_ns;
   identity.create_time_ns = FrontDesk::NowSinceEpochNs();
   identity.metadata.assign(request.metadata().begin(), request.metadata().end());
+  identity.user = request.user();
   identity.model = desk_.options.model.names.front();
   const std::string request_id = identity.request_id;
 
@@ -116,6 +117,7 @@ absl::Status GenerationService::Submit(const Request& request, ServedModel* mode
 }
 
 void GenerationService::Refuse(const std::shared_ptr<Call>& call, const absl::Status& status) {
+  LogEnd(call->identity(), status);
   desk_.metrics.CountRefused(OutcomeOf(status));
   desk_.calls.Remove(*call);
   call->reply().Close(status);

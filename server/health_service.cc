@@ -29,10 +29,13 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
  public:
   static WatchReactor* Start(HealthState* health, const std::string& service) {
     auto reactor = std::shared_ptr<WatchReactor>(new WatchReactor(health, service));
-    reactor->self_ = reactor;
-    reactor->subscription_ = health->Subscribe([weak = std::weak_ptr<WatchReactor>(reactor)] {
-      if (const auto reactor = weak.lock()) reactor->Update();
-    });
+    {
+      MutexLock lock(&reactor->mutex_);
+      reactor->self_ = reactor;
+      reactor->subscription_ = health->Subscribe([weak = std::weak_ptr<WatchReactor>(reactor)] {
+        if (const auto reactor = weak.lock()) reactor->Update();
+      });
+    }
     reactor->Update();
     return reactor.get();
   }
@@ -52,9 +55,11 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     MutexLock lock(&mutex_);
     FinishLocked(absl::CancelledError("the client is gone"));
   }
-  void OnDone() override {
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::shared_ptr<WatchReactor> self;  // goes last
+    MutexLock lock(&mutex_);
     health_.Unsubscribe(subscription_);
-    self_.reset();
+    self = std::move(self_);
   }
 
   void Update() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -79,10 +84,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
 
   HealthState& health_;
   const std::string service_;
-  int subscription_ = 0;
-  std::shared_ptr<WatchReactor> self_;  // keeps the object until OnDone
 
   Mutex mutex_;
+  int subscription_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<WatchReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   HealthCheckResponse response_ ABSL_GUARDED_BY(mutex_);
   std::optional<ServingStatus> last_sent_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

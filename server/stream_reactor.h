@@ -31,6 +31,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   // Lives until gRPC is done with it and the last holder has let go. `context` is the call's.
   static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context) {
     auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context));
+    MutexLock lock(&reactor->mutex_);
     reactor->self_ = reactor;
     return reactor;
   }
@@ -105,7 +106,11 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
     TellGone(ClientGone::kLeft);
   }
 
-  void OnDone() override { self_.reset(); }
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::shared_ptr<StreamReactor> self;  // goes last
+    MutexLock lock(&mutex_);
+    self = std::move(self_);
+  }
 
   void Push(Response event) ABSL_LOCKS_EXCLUDED(mutex_) {
     const size_t bytes = event.ByteSizeLong();
@@ -183,9 +188,9 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   // Constant once gRPC knows the reactor. The context lives until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
   ReplyOptions options_;
-  std::shared_ptr<StreamReactor> self_;  // keeps the object until OnDone
 
   Mutex mutex_;
+  std::shared_ptr<StreamReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t largest_event_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -23,6 +23,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   // Lives until gRPC is done with it and the last holder has let go. `context` and `response` are the call's.
   static std::shared_ptr<UnaryReactor> Create(grpc::CallbackServerContext* context, Response* response) {
     auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, response));
+    MutexLock lock(&reactor->mutex_);
     reactor->self_ = reactor;
     return reactor;
   }
@@ -51,7 +52,11 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
     if (options_.on_gone) options_.on_gone(ClientGone::kLeft);
   }
 
-  void OnDone() override { self_.reset(); }
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::shared_ptr<UnaryReactor> self;  // goes last
+    MutexLock lock(&mutex_);
+    self = std::move(self_);
+  }
 
   template <class Event>
   void Fold(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -75,9 +80,9 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   grpc::CallbackServerContext* const context_;
   Response* const response_;
   ReplyOptions options_;
-  std::shared_ptr<UnaryReactor> self_;  // keeps the object until OnDone
 
   Mutex mutex_;
+  std::shared_ptr<UnaryReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

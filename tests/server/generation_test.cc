@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "engine/base/log.h"
 #include "tests/server/server_fixture.h"
 
 namespace sluice {
@@ -344,6 +345,19 @@ TEST_F(GenerationTest, AnUnusableXRequestIdHeaderIsReplaced) {
   context.AddMetadata("x-request-id", "with a space");
   const auto stream = StreamComplete(StreamPrompt("abc"), &context);
   EXPECT_EQ(stream.events.front().started().request_id(), stream.events.front().started().server_request_id());
+}
+
+TEST_F(GenerationTest, TheUserIsNamedInTheDebugLog) {
+  SetLogLevel(LogLevel::kDebug);
+  ::testing::internal::CaptureStderr();
+  v1::CompleteRequest request = Prompt("a secret");
+  request.set_user("someone");
+  request.set_request_id("logged");
+  CompleteOk(request);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_NE(log.find("request_id 'logged', user 'someone': OK"), std::string::npos) << log;
+  EXPECT_EQ(log.find("secret"), std::string::npos) << log;
 }
 
 class OtherModelTest : public ServerTest {};
