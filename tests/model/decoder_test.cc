@@ -77,6 +77,18 @@ const Case kCases[] = {
          l.attention.rope->num_rotary = 32;
        });
      }},
+    {"NarrowValues", [](ModelSpec* s) { ForEachLayer(s, [](LayerSpec& l) { Heads(l).value_head_dim = 8; }); }},
+    {"OddSizes",
+     [](ModelSpec* s) {
+       s->vocab_size = 97;
+       s->d_model = 72;
+       s->rope_tables[0] = MakeRopeTable(1e4, 24, {});
+       ForEachLayer(s, [](LayerSpec& l) {
+         Heads(l) = Gqa{.num_heads = 3, .num_kv_heads = 1, .head_dim = 24, .value_head_dim = 24, .qk_norm = {}};
+         l.attention.rope->num_rotary = 24;
+         Ffn(l).intermediate_size = 100;
+       });
+     }},
     {"Interleaved",
      [](ModelSpec* s) { ForEachLayer(s, [](LayerSpec& l) { l.attention.rope->layout = RopeLayout::kInterleaved; }); }},
     {"PartialRope",

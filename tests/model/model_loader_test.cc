@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/model/gguf_tokenizer.h"
 #include "engine/ops/reference/reference_ops.h"
 #include "engine/runtime/load_runner.h"
 #include "tests/model/step_driver.h"
@@ -98,6 +99,38 @@ TEST_F(ModelLoaderTest, AFileWithoutVocabularyServesTokenIds) {
   EXPECT_TRUE(Load({.without_keys = {"tokenizer.ggml.model"},
                     .add = [](GgufWriter* w) { w->AddString("tokenizer.ggml.model", "none"); }})
                   .tokenizer == nullptr);
+}
+
+TEST_F(ModelLoaderTest, SentencePieceVocabulariesHaveScoresAndStartWithBos) {
+  GgufWriter writer;
+  writer.AddString("tokenizer.ggml.model", "llama");
+  writer.AddStrings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a"});
+  writer.AddFloats("tokenizer.ggml.scores", {0, 0, 0, -1});
+  writer.AddI32s("tokenizer.ggml.token_type", {2, 3, 3, 1});
+  writer.AddU32("tokenizer.ggml.bos_token_id", 1);
+  writer.AddU32("tokenizer.ggml.eos_token_id", 2);
+  writer.AddU32("tokenizer.ggml.unknown_token_id", 0);
+  writer.AddU32("tokenizer.ggml.eot_token_id", 3);
+  writer.AddBool("tokenizer.ggml.add_space_prefix", false);
+  const std::string bytes = writer.Bytes();
+  const absl::StatusOr<Gguf> gguf =
+      Gguf::Parse(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), "vocabulary.gguf");
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const absl::StatusOr<std::optional<TokenizerSpec>> spec = ReadTokenizerSpec(*gguf);
+  ASSERT_TRUE(spec.ok() && spec->has_value()) << spec.status();
+  const TokenizerSpec& s = **spec;
+  EXPECT_EQ(s.model, TokenizerModel::kSentencePieceBpe);
+  EXPECT_EQ(s.tokens.size(), 4u);
+  EXPECT_EQ(s.scores, (std::vector<float>{0, 0, 0, -1}));
+  EXPECT_EQ(s.types[1], TokenType::kControl);
+  EXPECT_TRUE(s.add_bos);
+  EXPECT_FALSE(s.add_eos);
+  EXPECT_FALSE(s.add_space_prefix);
+  EXPECT_EQ(s.bos_id, 1);
+  EXPECT_EQ(s.eos_id, 2);
+  EXPECT_EQ(s.unk_id, 0);
+  EXPECT_EQ(s.eot_id, 3);
+  EXPECT_FALSE(s.pad_id.has_value());
 }
 
 TEST_F(ModelLoaderTest, AnOutputMatrixMakesTheModelUntied) {
