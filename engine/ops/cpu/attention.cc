@@ -29,7 +29,7 @@ int32_t FirstVisible(const AttentionMask& mask, int32_t position) {
 
 // What a worker needs for a unit of up to `rows` query rows.
 struct Buffers {
-  float* q;         // [rows][head_dim]
+  float* q;         // [head_dim][rows of a call], call after call
   float* states;    // [rows][state_stride] of the running split
   float* totals;    // [rows][state_stride]
   int32_t* begins;  // [rows] first visible key
@@ -103,18 +103,26 @@ class UnitRunner {
   }
 
  private:
-  // Query row i is head `i % group_` of the KV head's group at the unit's row `i / group_`.
+  // The kernel takes the unit's query rows in calls of near-equal size.
+  int NumCalls() const { return (rows_ + kMaxAttentionRows - 1) / kMaxAttentionRows; }
+  int FirstRow(int call) const { return rows_ * call / NumCalls(); }
+
+  // Query row i is head `i % group_` of the KV head's group at the unit's row `i / group_`. The rows of a call lie
+  // dimension by dimension.
   void LoadQueries() const {
     const CpuActivations& q = RowsOf(args_.q);
     const int head_dim = args_.heads.head_dim;
-    for (int i = 0; i < rows_; ++i) {
-      const int row = unit_.first_row + i / group_;
-      const float* from = q.row(row) + int64_t{unit_.kv_head * group_ + i % group_} * head_dim;
-      float* to = buffers_.q + i * head_dim;
-      for (int d = 0; d < head_dim; ++d) to[d] = from[d] * args_.scale;
-      const int32_t position = batch_.positions[static_cast<size_t>(row)];
-      buffers_.begins[i] = FirstVisible(args_.mask, position);
-      buffers_.ends[i] = position + 1;
+    for (int call = 0; call < NumCalls(); ++call) {
+      const int first = FirstRow(call), count = FirstRow(call + 1) - first;
+      for (int i = first; i < first + count; ++i) {
+        const int row = unit_.first_row + i / group_;
+        const float* from = q.row(row) + int64_t{unit_.kv_head * group_ + i % group_} * head_dim;
+        float* to = buffers_.q + first * head_dim + (i - first);
+        for (int d = 0; d < head_dim; ++d) to[d * count] = from[d] * args_.scale;
+        const int32_t position = batch_.positions[static_cast<size_t>(row)];
+        buffers_.begins[i] = FirstVisible(args_.mask, position);
+        buffers_.ends[i] = position + 1;
+      }
     }
   }
 
@@ -165,19 +173,16 @@ class UnitRunner {
     t.head_dim = args_.heads.head_dim;
     t.value_stride = kv_.value_stride(args_.layer);
     t.softcap = args_.softcap.value_or(0);
-    t.prefetch = widen_ == nullptr;
     const int num_pages = FillPages(tile, t.pages);
     const bool more = (tile + 1) * kTileTokens < buffers_.ends[rows_ - 1];
-    if (t.prefetch) more ? FillPages(tile + 1, t.next_pages) : FillPages(tile, t.next_pages);
+    if (widen_ == nullptr) more ? FillPages(tile + 1, t.next_pages) : FillPages(tile, t.next_pages);
     auto* attend = attend_;
     if (widen_ != nullptr) {
       WidenPages(t, num_pages);
       attend = floats_.attend_f32;
     }
-    const int num_calls = (rows_ + kMaxAttentionRows - 1) / kMaxAttentionRows;
-    for (int call = 0; call < num_calls; ++call) {
-      const int first = rows_ * call / num_calls;
-      RunRows(tile, first, rows_ * (call + 1) / num_calls - first, attend, t, states);
+    for (int call = 0; call < NumCalls(); ++call) {
+      RunRows(tile, FirstRow(call), FirstRow(call + 1) - FirstRow(call), attend, t, states);
     }
   }
 
@@ -269,15 +274,18 @@ void CpuAttention::MakeItems(const CpuContext& context, AttentionPlan& plan) con
 
 const AttentionPlan& CpuAttention::PlanFor(CpuContext& context, const AttentionArgs& args, int state_stride) {
   const int group = args.heads.num_heads / args.heads.num_kv_heads;
-  for (const AttentionPlan& plan : plans_) {
-    if (plan.step == context.step && plan.kv_group == args.kv_group && plan.num_kv_heads == args.heads.num_kv_heads &&
-        plan.group == group && plan.state_stride == state_stride && plan.mask.kind == args.mask.kind &&
-        plan.mask.size == args.mask.size) {
+  AttentionPlan* stale = nullptr;  // of an earlier step
+  for (AttentionPlan& plan : plans_) {
+    if (plan.step != context.step) {
+      if (stale == nullptr) stale = &plan;
+    } else if (plan.kv_group == args.kv_group && plan.num_kv_heads == args.heads.num_kv_heads && plan.group == group &&
+               plan.state_stride == state_stride && plan.mask.kind == args.mask.kind &&
+               plan.mask.size == args.mask.size) {
       return plan;
     }
   }
-  AttentionPlan& plan = plans_[next_plan_];
-  next_plan_ = (next_plan_ + 1) % kMaxPlans;
+  if (stale == nullptr) stale = &plans_[context.step % kMaxPlans];
+  AttentionPlan& plan = *stale;
   plan.kv_group = args.kv_group;
   plan.num_kv_heads = args.heads.num_kv_heads;
   plan.group = group;

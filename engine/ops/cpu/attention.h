@@ -56,7 +56,6 @@ class CpuAttention {
   void MakeItems(const CpuContext& context, AttentionPlan& plan) const;
 
   AttentionPlan plans_[kMaxPlans];
-  int next_plan_ = 0;
   // States of splits that are shared out. Address space; memory is taken where it is used.
   std::shared_ptr<uint8_t> partials_;
   // [unit] items that are done.

@@ -17,16 +17,20 @@ constexpr int kRegisterPages = 4, kRegisterColumns = 4;  // 24 accumulators + 4 
 constexpr int kRegisterPages = 1, kRegisterColumns = 1;  // 12 + 2 of 16
 #endif
 
+// How the cache stores a value. Wide tiles are in cache already; 16-bit ones stream from memory.
 struct KvF32 {
   using Value = float;
+  static constexpr bool kPrefetch = false;
   static Vec Load16(const float* p) { return Load(p); }
 };
 struct KvF16 {
   using Value = uint16_t;
+  static constexpr bool kPrefetch = true;
   static Vec Load16(const uint16_t* p) { return LoadF16(p); }
 };
 struct KvBf16 {
   using Value = uint16_t;
+  static constexpr bool kPrefetch = true;
   static Vec Load16(const uint16_t* p) { return LoadBf16(p); }
 };
 
@@ -40,33 +44,32 @@ inline const typename Kv::Value* ValuesOf(const AttentionTile& tile, const uint8
   return KeysOf<Kv>(page) + tile.head_dim * kPageTokens;
 }
 
-// scores[r][16 * first_page + i] for T pages. Meanwhile fetches their values.
+// scores[r][16 * first_page + i] for T pages. Meanwhile fetches their values, two cache lines per dimension.
 template <class Kv, int R, int T>
 void Scores(const AttentionTile& tile, const float* q, int first_page, float* scores) {
   const int head_dim = tile.head_dim;
   const typename Kv::Value* k[T];
   for (int i = 0; i < T; ++i) k[i] = KeysOf<Kv>(tile.pages[first_page + i]);
-  const int value_lines =
-      tile.prefetch ? static_cast<int>(tile.value_stride * kPageTokens * sizeof(typename Kv::Value) / 64) : 0;
   Vec s[R][T];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
     for (int i = 0; i < T; ++i) s[r][i] = Set(0);
   }
-  int d = 0;
-  for (int part = 0; part < T; ++part) {  // while part p of the dimensions is read, values of page p are fetched
+  for (int part = 0; part < T; ++part) {
+    const int begin = head_dim * part / T, end = head_dim * (part + 1) / T;
     const uint8_t* line = reinterpret_cast<const uint8_t*>(ValuesOf<Kv>(tile, tile.pages[first_page + part]));
-    const int end = head_dim * (part + 1) / T;
-    const int lines = (value_lines + end - d - 1) / (end - d);  // per dimension
-    for (; d < end; ++d) {
-      for (int i = 0; i < lines; ++i, line += 64) Prefetch(line);
+    for (int d = begin; d < end; ++d, line += 128) {
+      if constexpr (Kv::kPrefetch) {
+        Prefetch(line);
+        Prefetch(line + 64);
+      }
       Vec keys[T];
 #pragma GCC unroll 4
       for (int i = 0; i < T; ++i) keys[i] = Kv::Load16(k[i] + d * kPageTokens);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const Vec x = Set(q[r * head_dim + d]);
+        const Vec x = Set(q[d * R + r]);
 #pragma GCC unroll 4
         for (int i = 0; i < T; ++i) s[r][i] = Fma(keys[i], x, s[r][i]);
       }
@@ -100,38 +103,65 @@ void AllScores(const AttentionTile& tile, const float* q, float* scores) {
 
 inline int ClampLane(int lane) { return lane < 0 ? 0 : lane > kLanes ? kLanes : lane; }
 
-// Scores of one row become weights in place; maximum and sum of the state move on. Returns the factor by which earlier
-// sums shrink.
-float SoftmaxRow(const AttentionTile& tile, int begin, int end, float* scores, float* state) {
-  const int first_page = tile.first_token / kPageTokens, end_page = EndPage(tile);
-  const Vec lowest = Set(kEmptyMax);
-  Vec top = lowest, s[kTilePages];
-  Mask visible[kTilePages];
-  for (int i = first_page; i < end_page; ++i) {
-    const int first = i * kPageTokens;
-    const int from = ClampLane(begin - first), to = ClampLane(end - first);
-    visible[i] = LaneRange(from, to > from ? to : from);
-    s[i] = Load(scores + first);
-    if (tile.softcap != 0) s[i] = Mul(Set(tile.softcap), Tanh(Div(s[i], Set(tile.softcap))));
-    top = Max(top, Select(visible[i], s[i], lowest));
+// Bits [begin, end) of 0..63.
+inline uint64_t BitRange(int begin, int end) {
+  const uint64_t below_end = end >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << end) - 1;
+  return begin >= kTileTokens ? 0 : below_end >> begin << begin;
+}
+inline Mask VisibleOf(uint64_t visible, int page) { return MaskOf((visible >> (page * kPageTokens)) & 0xffffu); }
+
+void CapScores(const AttentionTile& tile, int num_rows, float* scores) {
+  const Vec cap = Set(tile.softcap);
+  for (int r = 0; r < num_rows; ++r) {
+    for (int page = tile.first_token / kPageTokens; page < EndPage(tile); ++page) {
+      float* s = scores + r * kTileTokens + page * kPageTokens;
+      Store(s, Mul(cap, Tanh(Div(Load(s), cap))));
+    }
   }
-  const float old_max = state[0], tile_max = ReduceMax(top);
-  const float new_max = old_max > tile_max ? old_max : tile_max;
-  const Vec shrink = Exp(Set(old_max - new_max));
-  Vec total = Set(0);
-  for (int i = first_page; i < end_page; ++i) {
-    const Vec e = Select(visible[i], Exp(Sub(s[i], Set(new_max))), Set(0));
-    total = Add(total, e);
-    Store(scores + i * kPageTokens, e);
-  }
-  state[0] = new_max;
-  Store(state + 16, Fma(Load(state + 16), shrink, total));
-  alignas(64) float lanes[kLanes];
-  Store(lanes, shrink);
-  return lanes[0];
 }
 
-// accumulators[r][column .. column + 16 C) = shrink[r] * accumulators + weights[r] * values
+// Scores become weights in place; maximum and sum of the states move on. shrink[r]: the factor by which what row r has
+// summed up so far shrinks. First all maxima, then all weights: neither waits for the other's reductions. kAllVisible:
+// every row sees the whole tile.
+template <int R, bool kAllVisible>
+void Softmax(const AttentionTile& tile, const AttentionRows& rows, float* scores, float* shrink) {
+  const int first_page = kAllVisible ? 0 : tile.first_token / kPageTokens;
+  const int end_page = kAllVisible ? kTilePages : EndPage(tile);
+  const int stride = kStateHeader + tile.value_stride;
+  const Vec lowest = Set(kEmptyMax);
+  float max[R], change[kLanes] = {};
+  uint64_t visible[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    visible[r] = BitRange(rows.begin[r], rows.end[r]);
+    Vec top = lowest;
+    for (int page = first_page; page < end_page; ++page) {
+      const Vec s = Load(scores + r * kTileTokens + page * kPageTokens);
+      top = Max(top, kAllVisible ? s : Select(VisibleOf(visible[r], page), s, lowest));
+    }
+    const float old_max = rows.states[r * stride], tile_max = ReduceMax(top);
+    max[r] = old_max > tile_max ? old_max : tile_max;
+    change[r] = old_max - max[r];
+    rows.states[r * stride] = max[r];
+  }
+  Store(shrink, ExpUpTo88(Load(change)));
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    Vec total = Set(0);
+    for (int page = first_page; page < end_page; ++page) {
+      float* s = scores + r * kTileTokens + page * kPageTokens;
+      Vec e = ExpUpTo88(Sub(Load(s), Set(max[r])));
+      if (!kAllVisible) e = Select(VisibleOf(visible[r], page), e, Set(0));
+      total = Add(total, e);
+      Store(s, e);
+    }
+    float* sums = rows.states + r * stride + 16;
+    Store(sums, Fma(Load(sums), Set(shrink[r]), total));
+  }
+}
+
+// accumulators[r][column .. column + 16 C) = shrink[r] * accumulators + weights[r] * values. Meanwhile fetches the keys
+// of the next tile, two cache lines per token and 64 columns.
 template <class Kv, int R, int C>
 void WeighValues(const AttentionTile& tile, int column, const float* weights, const float* shrink, float* accumulators,
                  int state_stride) {
@@ -143,15 +173,16 @@ void WeighValues(const AttentionTile& tile, int column, const float* weights, co
       acc[r][i] = Mul(Load(accumulators + r * state_stride + column + i * kLanes), Set(shrink[r]));
     }
   }
-  const int key_bytes = static_cast<int>(tile.head_dim * sizeof(typename Kv::Value));  // a page's keys, per token
+  const int64_t key_bytes = static_cast<int64_t>(tile.head_dim * sizeof(typename Kv::Value));  // of a token
   for (int page = tile.first_token / kPageTokens; page < EndPage(tile); ++page) {
     const int first = page * kPageTokens;
     const int begin = ClampLane(tile.first_token - first), end = ClampLane(tile.end_token - first);
     const typename Kv::Value* v = ValuesOf<Kv>(tile, tile.pages[page]) + column + begin * tile.value_stride;
     for (int t = begin; t < end; ++t, v += tile.value_stride) {
-      if (column == 0 && tile.prefetch) {
-        const uint8_t* next = tile.next_pages[page] + t * key_bytes;
-        for (int i = 0; i < key_bytes; i += 64) Prefetch(next + i);
+      if constexpr (Kv::kPrefetch && C > 1) {
+        const uint8_t* next = tile.next_pages[page] + t * key_bytes + 2 * column;
+        Prefetch(next);
+        Prefetch(next + 64);
       }
       Vec values[C];
 #pragma GCC unroll 4
@@ -173,12 +204,16 @@ void WeighValues(const AttentionTile& tile, int column, const float* weights, co
 
 template <class Kv, int R>
 void AttendRows(const AttentionTile& tile, const AttentionRows& rows) {
-  alignas(64) float scores[R * kTileTokens];
-  float shrink[R];
+  alignas(64) float scores[R * kTileTokens], shrink[kLanes];
   const int stride = kStateHeader + tile.value_stride;
   AllScores<Kv, R>(tile, rows.q, scores);
-  for (int r = 0; r < R; ++r) {
-    shrink[r] = SoftmaxRow(tile, rows.begin[r], rows.end[r], scores + r * kTileTokens, rows.states + r * stride);
+  if (tile.softcap != 0) CapScores(tile, R, scores);
+  bool all_visible = true;
+  for (int r = 0; r < R; ++r) all_visible &= rows.begin[r] <= 0 && rows.end[r] >= kTileTokens;
+  if (all_visible) {
+    Softmax<R, true>(tile, rows, scores, shrink);
+  } else {
+    Softmax<R, false>(tile, rows, scores, shrink);
   }
   float* accumulators = rows.states + kStateHeader;
   int column = 0;

@@ -24,7 +24,6 @@ inline constexpr int kMaxAttentionRows = 6;  // query rows of one call
 struct AttentionTile {
   const uint8_t* pages[kTilePages];
   const uint8_t* next_pages[kTilePages];  // of the tile to come: prefetched, never read
-  bool prefetch;                          // false: the tile is in cache, and what follows too
   // Tokens that any of the rows can see. Pages and values outside are not touched.
   int first_token, end_token;  // 0 <= first_token < end_token <= 64
   int head_dim;
@@ -40,7 +39,7 @@ inline constexpr float kEmptyMax = -3.402823466e38f;  // of a state that has see
 // Query rows that look at the tile. begin[r]..end[r]: visible keys of row r, counted from the tile's first key,
 // 0 <= begin <= 64, 0 <= end <= 64; none if end <= begin.
 struct AttentionRows {
-  const float* q;  // [num_rows][head_dim], times the softmax scale
+  const float* q;  // [head_dim][num_rows], times the softmax scale
   float* states;   // [num_rows][kStateHeader + value_stride]
   const int* begin;
   const int* end;
@@ -55,9 +54,8 @@ struct TokenValue {
 };
 
 struct ScanResult {
-  float max;       // of the values that are not NaN; -inf if there are none
-  int32_t argmax;  // lowest index of max
-  bool bad;        // a NaN or +inf
+  float max;  // of the values that are not NaN; -inf if there are none
+  bool bad;   // a NaN or +inf
 };
 
 // Logits as the sampler sees them: value i is logits[i] / temperature.
@@ -98,6 +96,8 @@ struct FloatKernels {
   void (*finish_state)(const float* total, const float* sink, int value_head_dim, float* out);
 
   ScanResult (*scan)(const float* logits, int64_t n);
+  // The first index with this value, or n.
+  int64_t (*find)(const float* logits, int64_t n, float value);
   // weights[i] = e^(values[i] - max) in units of 2^-40, rounded down; 0 where that is below one unit. Integers, so that
   // the order of later sums does not matter. REQUIRES: no value above max.
   void (*weigh)(const float* values, int64_t n, float max, uint64_t* weights);

@@ -28,6 +28,7 @@ constexpr FloatKernels MakeFloatKernels(Isa isa) {
   k.merge_states = MergeStates;
   k.finish_state = FinishState;
   k.scan = Scan;
+  k.find = Find;
   k.weigh = Weigh;
   k.mass = Mass;
   k.gather = Gather;

@@ -201,25 +201,30 @@ void CpuSampler::Scan(CpuContext& context, int64_t vocab) {
                              part.raw = part.adjusted = context.floats.scan(job.raw + first, n);
                              if (job.logits != job.raw) part.adjusted = context.floats.scan(job.logits + first, n);
                            });
-  for (size_t i = 0; i < jobs_.size(); ++i) MergeScan(jobs_[i], &parts_[i * static_cast<size_t>(num_segments_)]);
+  for (size_t i = 0; i < jobs_.size(); ++i)
+    MergeScan(context.floats, vocab, jobs_[i], &parts_[i * static_cast<size_t>(num_segments_)]);
 }
 
-void CpuSampler::MergeScan(Job& job, const Part* parts) const {
+void CpuSampler::MergeScan(const FloatKernels& floats, int64_t vocab, Job& job, const Part* parts) const {
   bool bad = false;
-  int32_t argmax = 0;
+  int64_t top_segment = 0;
   job.raw_max = job.max = -kInf;
   for (int64_t s = 0; s < num_segments_; ++s) {
     bad |= parts[s].raw.bad || parts[s].adjusted.bad;
     job.raw_max = std::max(job.raw_max, parts[s].raw.max);
     if (parts[s].adjusted.max > job.max) {
       job.max = parts[s].adjusted.max;
-      argmax = parts[s].adjusted.argmax + static_cast<int32_t>(s * kSegment);
+      top_segment = s;
     }
   }
   job.usable = !bad && job.max > -kInf;
-  if (job.row == nullptr) return;
-  job.token = argmax;  // stays at temperature 0
-  if (!job.draws) return;
+  if (job.row == nullptr || !job.usable) return;
+  if (!job.draws) {
+    const int64_t first = top_segment * kSegment;
+    job.token =
+        static_cast<int32_t>(first + floats.find(job.logits + first, std::min(kSegment, vocab - first), job.max));
+    return;
+  }
   job.max /= job.row->temperature;
   job.min_value = kLowest;
   if (job.row->min_p > 0) {

@@ -62,7 +62,7 @@ class CpuSampler {
   void Run(CpuContext& context, int64_t vocab);
   void Adjust(const Job& job, float* adjusted, int32_t* counts, int64_t vocab) const;
   void Scan(CpuContext& context, int64_t vocab);
-  void MergeScan(Job& job, const Part* parts) const;
+  void MergeScan(const FloatKernels& floats, int64_t vocab, Job& job, const Part* parts) const;
   void Pass(CpuContext& context, int64_t vocab);
   void MergePass(Job& job, const Part* parts) const;
   void Finish(const CpuContext& context, Job& job, int64_t vocab, TokenValue* candidates) const;

@@ -18,18 +18,42 @@ inline void ForTempered(const TemperedLogits& x, Body&& body) {
 
 ScanResult Scan(const float* logits, int64_t n) {
   const float infinity = __builtin_inff();
-  Vec top = Set(-infinity);
-  uint32_t good = 0xffffu;  // below +inf and not NaN
-  ForLanes(n, [&](int64_t i, int c) {
-    Vec x = LoadN(logits + i, c);
-    if (c < kLanes) x = Select(LaneRange(0, c), x, Set(-infinity));
-    good &= MaskBits(Greater(Set(infinity), x));
-    top = Max(x, top);  // top where x is NaN
-  });
-  const float max = ReduceMax(top);
-  int64_t argmax = 0;
-  while (argmax < n && logits[argmax] != max) ++argmax;
-  return {max, static_cast<int32_t>(argmax < n ? argmax : 0), good != 0xffffu};
+  constexpr int kUnroll = 4;
+  Vec top[kUnroll], zero[kUnroll];  // zero stays so as long as all values are finite
+  for (int j = 0; j < kUnroll; ++j) top[j] = Set(-infinity), zero[j] = Set(0);
+  int64_t i = 0;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kUnroll; ++j) {
+      const Vec x = Load(logits + i + j * kLanes);
+      zero[j] = Add(zero[j], Sub(x, x));
+      top[j] = Max(x, top[j]);  // top where x is NaN
+    }
+  }
+  bool finite = true, bad = false;
+  for (int j = 0; j < kUnroll; ++j) {
+    finite &= MaskBits(GreaterEqual(zero[j], Set(0))) == 0xffffu;
+    top[0] = Max(top[j], top[0]);
+  }
+  float max = ReduceMax(top[0]);
+  for (int64_t tail = i; tail < n; ++tail) {
+    bad |= !(logits[tail] < infinity);
+    if (logits[tail] > max) max = logits[tail];
+  }
+  for (int64_t k = 0; !finite && k < i; k += kLanes)
+    bad |= MaskBits(Greater(Set(infinity), Load(logits + k))) != 0xffffu;
+  return {max, bad};
+}
+
+int64_t Find(const float* logits, int64_t n, float value) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec x = Load(logits + i);
+    const uint32_t equal = MaskBits(GreaterEqual(x, Set(value))) & MaskBits(GreaterEqual(Set(value), x));
+    if (equal != 0) return i + __builtin_ctz(equal);
+  }
+  while (i < n && logits[i] != value) ++i;
+  return i;
 }
 
 // An integer 2^20 * high + low of 0 .. 2^40; the parts are at most 2^20, so that 1024 of them fit the sum of a lane.
