@@ -1,6 +1,7 @@
 #include "client/cli/line_editor.h"
 
 #include <histedit.h>
+#include <signal.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -45,7 +46,10 @@ LineEditor::LineEditor(std::FILE* out, const std::filesystem::path& history_file
   el_set(edit_, EL_ADDFN, "sluice-paste", "Insert what the terminal pastes", &LineEditor::OnPaste);
   el_set(edit_, EL_BIND, "^C", "sluice-interrupt", nullptr);
   el_set(edit_, EL_BIND, kPasteBegin, "sluice-paste", nullptr);
-  el_set(edit_, EL_SETTY, "-d", "intr=", nullptr);  // the key raises no signal while a line is edited
+  el_set(edit_, EL_ADDFN, "sluice-suspend", "Stop the program until fg", &LineEditor::OnSuspendKey);
+  el_set(edit_, EL_BIND, "^Z", "sluice-suspend", nullptr);
+  // No key raises a signal while a line is edited. (Undefining just `intr` does not last: libedit brings it back.)
+  el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
 }
 
 LineEditor::~LineEditor() {
@@ -58,6 +62,7 @@ LineEditor::Result LineEditor::Read(const std::string& prompt, std::string* line
   interrupted_ = false;
   if (bracketed_paste_) std::fputs(kPasteOn, out_);
   std::fflush(out_);
+  el_set(edit_, EL_PREP_TERM, 1);  // before the prompt: who sees that may type Ctrl-C at once
   int count = 0;
   const char* text = el_gets(edit_, &count);
   if (text == nullptr && count < 0 && errno == EINTR) interrupted_ = true;
@@ -91,6 +96,11 @@ char* LineEditor::Prompt(editline* edit) { return Of(edit).prompt_.data(); }
 unsigned char LineEditor::OnInterruptKey(editline* edit, int) {
   Of(edit).interrupted_ = true;
   return CC_NEWLINE;
+}
+
+unsigned char LineEditor::OnSuspendKey(editline*, int) {
+  kill(0, SIGTSTP);  // all of the job, as the terminal would; libedit sees to the terminal's modes
+  return CC_REFRESH;
 }
 
 unsigned char LineEditor::OnPaste(editline* edit, int) {

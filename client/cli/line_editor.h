@@ -11,7 +11,7 @@ struct history;
 
 namespace sluice::cli {
 
-// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal.
+// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal; Ctrl-Z suspends as everywhere.
 class LineEditor {
  public:
   enum class Result {
@@ -31,6 +31,7 @@ class LineEditor {
 
  private:
   static unsigned char OnInterruptKey(editline* edit, int key);
+  static unsigned char OnSuspendKey(editline* edit, int key);
   static unsigned char OnPaste(editline* edit, int key);
   static char* Prompt(editline* edit);
   static LineEditor& Of(editline* edit);
