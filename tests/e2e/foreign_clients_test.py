@@ -49,7 +49,7 @@ def json_values(text):
     decoder, at, values = json.JSONDecoder(), 0, []
     while at < len(text.rstrip()):
         value, end = decoder.raw_decode(text[at:].lstrip())
-        values.append(value)
+        values.append(harness.snake(value))
         at = len(text) - len(text[at:].lstrip()) + end
     return values
 
@@ -64,9 +64,9 @@ class Grpcurl(unittest.TestCase):
         self.assertIn("temperature", grpcurl(SERVER.grpc, "describe", "sluice.v1.GenerateOptions"))
 
     def test_admin_service_is_on_the_admin_port(self):
-        load = json.loads(grpcurl(SERVER.admin, "sluice.v1.AdminService/GetLoad"))
-        self.assertGreater(load["kvBlocksTotal"], 0)
-        self.assertEqual(load["kvBlocksFree"], load["kvBlocksTotal"])
+        load = harness.snake(json.loads(grpcurl(SERVER.admin, "sluice.v1.AdminService/GetLoad")))
+        self.assertGreater(load["kv_blocks_total"], 0)
+        self.assertEqual(load["kv_blocks_free"], load["kv_blocks_total"])
 
     def test_health(self):
         for service in ("", "liveness", "readiness", "sluice.v1.GenerationService"):
@@ -78,12 +78,12 @@ class Grpcurl(unittest.TestCase):
         events = json_values(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/StreamComplete", data=request))
         kinds = [next(iter(event)) for event in events]
         self.assertEqual(kinds[0], "started")
-        self.assertEqual(kinds[-2:], ["choiceFinished", "completed"])
+        self.assertEqual(kinds[-2:], ["choice_finished", "completed"])
         self.assertTrue(all(kind == "delta" for kind in kinds[1:-2]), kinds)
-        self.assertEqual(events[-2]["choiceFinished"]["finishReason"], "FINISH_REASON_LENGTH")
-        self.assertEqual(events[-1]["completed"]["usage"]["completionTokens"], 12)
+        self.assertEqual(events[-2]["choice_finished"]["finish_reason"], "FINISH_REASON_LENGTH")
+        self.assertEqual(events[-1]["completed"]["usage"]["completion_tokens"], 12)
         streamed = "".join(event["delta"].get("text", "") for event in events[1:-2])
-        unary = json.loads(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data=request))
+        unary = harness.snake(json.loads(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data=request)))
         self.assertEqual(streamed, unary["choices"][0]["text"])
 
     def test_an_error_names_the_field(self):
@@ -137,8 +137,8 @@ class Grpcio(unittest.TestCase):
         next(stream)
         stream.cancel()
         for _ in range(100):
-            load = json.loads(grpcurl(SERVER.admin, "sluice.v1.AdminService/GetLoad"))
-            if load.get("kvBlocksFree") == load["kvBlocksTotal"] and load.get("running", 0) == 0:
+            load = harness.snake(json.loads(grpcurl(SERVER.admin, "sluice.v1.AdminService/GetLoad")))
+            if load.get("kv_blocks_free") == load["kv_blocks_total"] and load.get("running", 0) == 0:
                 return
         self.fail(f"blocks are still held: {load}")
 

@@ -30,6 +30,15 @@ def need_model():
     return MODEL
 
 
+def snake(value):
+    """JSON with the field names of the .proto files: versions of grpcurl differ between promptTokens and prompt_tokens."""
+    if isinstance(value, dict):
+        return {re.sub(r"([A-Z])", lambda m: "_" + m.group(1).lower(), key): snake(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [snake(item) for item in value]
+    return value
+
+
 class Server:
     """with Server(binary, "--flag", ...) as server: server.grpc, server.http, server.admin are host:port."""
 

@@ -41,7 +41,7 @@ def total(name):
 def complete(tokens):
     request = {"prompt": "The sea is", "options": {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}}
     command = [GRPCURL, "-plaintext", "-d", json.dumps(request), SERVER.grpc, "sluice.v1.GenerationService/Complete"]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    return harness.snake(json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout))
 
 
 class Exposition(unittest.TestCase):
@@ -53,7 +53,7 @@ class Exposition(unittest.TestCase):
         before, prompt_before = total("sluice_generation_tokens_total"), total("sluice_prompt_tokens_total")
         usage = complete(20)["usage"]
         self.assertEqual(total("sluice_generation_tokens_total") - before, 20)
-        self.assertEqual(total("sluice_prompt_tokens_total") - prompt_before, usage["promptTokens"])
+        self.assertEqual(total("sluice_prompt_tokens_total") - prompt_before, usage["prompt_tokens"])
 
     def test_blocks_add_up_and_are_free_when_idle(self):
         complete(4)

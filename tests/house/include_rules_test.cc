@@ -76,7 +76,7 @@ TEST(IncludeRules, EngineRoomsDependOneWay) {
       {"runtime", {"base", "io", "text", "ops", "model", "scheduler"}},
       {"engine", {"base", "scheduler", "runtime", "model", "ops", "text", "io"}},
   };
-  const std::set<std::string> plain_data = {"engine/request.h", "engine/error_reason.h"};
+  const std::set<std::string> plain_data = {"engine/request.h", "engine/error_reason.h", "engine/engine_options.h"};
   for (const Include& include : IncludesBelow("engine")) {
     if (!StartsWith(include.target, "engine/")) continue;
     const std::string from = EngineRoom(include.file), to = EngineRoom(include.target);
