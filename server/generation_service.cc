@@ -35,6 +35,10 @@ std::string HeaderRequestId(const grpc::CallbackServerContext& context) {
   return internal::CheckRequestId(id).ok() ? id : "";
 }
 
+// The client's clock began when it sent the call, ours when the call arrived: its reset may come this much before our
+// deadline and is that deadline nevertheless.
+constexpr int64_t kDeadlineSlackNs = 50'000'000;
+
 // gRPC's deadline is on the wall clock; the engine's is on ours. nullopt: there is none.
 std::optional<int64_t> DeadlineNs(const grpc::CallbackServerContext& context, int64_t now_ns) {
   const auto deadline = context.deadline();
@@ -127,7 +131,7 @@ void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGo
   if (why == ClientGone::kNotReading) {
     call->Stop(FinishReason::kCancelled,
                CallError(absl::StatusCode::kAborted, kReasonSlowConsumer, "the client does not read"));
-  } else if (call->deadline_ns().has_value() && desk_.clock.NowNs() >= *call->deadline_ns()) {
+  } else if (call->deadline_ns().has_value() && desk_.clock.NowNs() + kDeadlineSlackNs >= *call->deadline_ns()) {
     call->Stop(FinishReason::kDeadline,
                CallError(absl::StatusCode::kDeadlineExceeded, kReasonDeadline, "the call's deadline has passed"));
   } else {
