@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace sluice {
 
@@ -36,5 +37,35 @@ struct AttentionMask {
 };
 
 enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGeluErf, kSwigluOai };
+
+// How the router's logits r become scores s, from which the experts are chosen.
+enum class MoeScore : uint8_t {
+  kSoftmaxAll,   // s = softmax(r)
+  kSoftmaxTopK,  // s = r; the weights are the softmax over the chosen logits only (gpt-oss)
+  kSigmoid,      // s = sigmoid(r)
+};
+
+// The score of a group of experts: its best choice score, or the sum of its two best.
+enum class MoeGroupScore : uint8_t { kMax, kTop2Sum };
+
+// Experts in equal consecutive groups; only those in the `num_kept` best groups can be chosen.
+struct MoeGroups {
+  int32_t num_groups = 1;
+  int32_t num_kept = 1;
+  MoeGroupScore score = MoeGroupScore::kMax;
+};
+
+// Choice score c = s, plus the selection bias where there is one; the experts are the num_experts_per_token largest c
+// (lower index first on ties) within the kept groups. Their weights are s, not c; renormalised to
+// s / (sum of s + renormalize_eps) if asked for, then times routed_scale.
+struct MoeRouting {
+  int32_t num_experts = 0;
+  int32_t num_experts_per_token = 0;
+  MoeScore score = MoeScore::kSoftmaxAll;
+  std::optional<MoeGroups> groups = {};
+  bool renormalize = false;
+  float renormalize_eps = 0;
+  float routed_scale = 1;
+};
 
 }  // namespace sluice

@@ -44,8 +44,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(ModelSpec spec, ModelWe
 
 absl::Status Decoder::Allocate() {
   for (const RopeTable& table : spec_.rope_tables) {
-    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data,
-                            ops_->LoadRope(table.inv_freq, table.attention_factor, limits_.max_position));
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data, ops_->LoadRope(table, limits_.max_position));
     rope_tables_.push_back(std::move(data));
   }
   SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(limits_.max_tokens, spec_.d_model));

@@ -75,19 +75,19 @@ float SoftmaxScale(const Mla& mla, const RopeScaling& scaling) {
 
 absl::StatusOr<MoeFfn> ReadMoe(const ConfigJson& config) {
   MoeFfn moe;
-  moe.score = MoeScore::kSigmoid;
+  moe.routing.score = MoeScore::kSigmoid;
   moe.selection_bias = true;
-  SLUICE_ASSIGN_OR_RETURN(moe.num_experts, config.GetInt("n_routed_experts", 1, kMaxSize));
-  SLUICE_ASSIGN_OR_RETURN(moe.num_experts_per_token, config.GetInt("num_experts_per_tok", 1, kMaxSize));
+  SLUICE_ASSIGN_OR_RETURN(moe.routing.num_experts, config.GetInt("n_routed_experts", 1, kMaxSize));
+  SLUICE_ASSIGN_OR_RETURN(moe.routing.num_experts_per_token, config.GetInt("num_experts_per_tok", 1, kMaxSize));
   SLUICE_ASSIGN_OR_RETURN(moe.expert_intermediate_size, config.GetInt("moe_intermediate_size", 1, kMaxSize));
   SLUICE_ASSIGN_OR_RETURN(const int64_t num_groups, config.IntOr("n_group", 1, kMaxSize, 8));
   if (num_groups > 1) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t kept, config.IntOr("topk_group", 1, kMaxSize, 4));
-    moe.groups = MoeGroups{int32_t(num_groups), int32_t(kept), MoeGroupScore::kTop2Sum};
+    moe.routing.groups = MoeGroups{int32_t(num_groups), int32_t(kept), MoeGroupScore::kTop2Sum};
   }
-  SLUICE_ASSIGN_OR_RETURN(moe.renormalize, config.BoolOr("norm_topk_prob", true));
-  moe.renormalize_eps = 1e-20f;
-  SLUICE_ASSIGN_OR_RETURN(moe.routed_scale, config.FloatOr("routed_scaling_factor", 2.5f));
+  SLUICE_ASSIGN_OR_RETURN(moe.routing.renormalize, config.BoolOr("norm_topk_prob", true));
+  moe.routing.renormalize_eps = 1e-20f;
+  SLUICE_ASSIGN_OR_RETURN(moe.routing.routed_scale, config.FloatOr("routed_scaling_factor", 2.5f));
   SLUICE_ASSIGN_OR_RETURN(const int64_t num_shared, config.IntOr("n_shared_experts", 0, 1 << 10, 1));
   if (num_shared > 0) moe.shared_intermediate_size = int32_t(num_shared * moe.expert_intermediate_size);
   return moe;

@@ -112,33 +112,35 @@ absl::Status CheckActivation(const std::string& at, const FfnActivation& activat
 }
 
 absl::Status CheckGroups(const std::string& at, const MoeFfn& moe) {
-  const MoeGroups& groups = *moe.groups;
-  SLUICE_RETURN_IF_ERROR(InRange(at + ".num_groups", groups.num_groups, 1, moe.num_experts));
-  if (moe.num_experts % groups.num_groups != 0) {
-    return Bad(at, ".num_groups is ", groups.num_groups, ", expected a divisor of num_experts ", moe.num_experts);
+  const MoeGroups& groups = *moe.routing.groups;
+  SLUICE_RETURN_IF_ERROR(InRange(at + ".num_groups", groups.num_groups, 1, moe.routing.num_experts));
+  if (moe.routing.num_experts % groups.num_groups != 0) {
+    return Bad(at, ".num_groups is ", groups.num_groups, ", expected a divisor of num_experts ",
+               moe.routing.num_experts);
   }
-  const int32_t per_group = moe.num_experts / groups.num_groups;
+  const int32_t per_group = moe.routing.num_experts / groups.num_groups;
   if (groups.score == MoeGroupScore::kTop2Sum && per_group < 2) {
     return Bad(at, ".num_groups is ", groups.num_groups, ", which leaves fewer than 2 experts in a group");
   }
   SLUICE_RETURN_IF_ERROR(InRange(at + ".num_kept", groups.num_kept, 1, groups.num_groups));
-  if (int64_t{groups.num_kept} * per_group < moe.num_experts_per_token) {
+  if (int64_t{groups.num_kept} * per_group < moe.routing.num_experts_per_token) {
     return Bad(at, ".num_kept is ", groups.num_kept, ", which leaves ", int64_t{groups.num_kept} * per_group,
-               " experts to choose ", moe.num_experts_per_token, " from");
+               " experts to choose ", moe.routing.num_experts_per_token, " from");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckMoe(const std::string& at, const MoeFfn& moe) {
-  SLUICE_RETURN_IF_ERROR(InRange(at + ".num_experts", moe.num_experts, 1, kMaxExperts));
-  SLUICE_RETURN_IF_ERROR(InRange(at + ".num_experts_per_token", moe.num_experts_per_token, 1, moe.num_experts));
+  SLUICE_RETURN_IF_ERROR(InRange(at + ".num_experts", moe.routing.num_experts, 1, kMaxExperts));
+  SLUICE_RETURN_IF_ERROR(
+      InRange(at + ".num_experts_per_token", moe.routing.num_experts_per_token, 1, moe.routing.num_experts));
   SLUICE_RETURN_IF_ERROR(InRange(at + ".expert_intermediate_size", moe.expert_intermediate_size, 1, kMaxFfnWidth));
   SLUICE_RETURN_IF_ERROR(CheckActivation(at + ".activation", moe.activation));
-  if (moe.groups.has_value()) SLUICE_RETURN_IF_ERROR(CheckGroups(at + ".groups", moe));
-  if (!(std::isfinite(moe.renormalize_eps) && moe.renormalize_eps >= 0)) {
-    return Bad(at, ".renormalize_eps is ", moe.renormalize_eps, ", expected a finite number of at least 0");
+  if (moe.routing.groups.has_value()) SLUICE_RETURN_IF_ERROR(CheckGroups(at + ".groups", moe));
+  if (!(std::isfinite(moe.routing.renormalize_eps) && moe.routing.renormalize_eps >= 0)) {
+    return Bad(at, ".renormalize_eps is ", moe.routing.renormalize_eps, ", expected a finite number of at least 0");
   }
-  SLUICE_RETURN_IF_ERROR(Positive(at + ".routed_scale", moe.routed_scale));
+  SLUICE_RETURN_IF_ERROR(Positive(at + ".routed_scale", moe.routing.routed_scale));
   if (moe.shared_intermediate_size.has_value()) {
     return InRange(at + ".shared_intermediate_size", *moe.shared_intermediate_size, 1, kMaxFfnWidth);
   }

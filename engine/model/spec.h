@@ -14,14 +14,9 @@
 
 #include "absl/status/status.h"
 #include "engine/base/layer_types.h"
+#include "engine/base/rope_table.h"
 
 namespace sluice {
-
-// theta_i per rotated pair; the same table may serve many layers. cos and sin are multiplied by `attention_factor`.
-struct RopeTable {
-  std::vector<float> inv_freq;  // [num_rotary / 2]
-  float attention_factor = 1;
-};
 
 struct RopeSpec {
   int32_t table = 0;  // index into ModelSpec::rope_tables
@@ -88,29 +83,14 @@ struct DenseFfn {
   bool bias = false;
 };
 
-enum class MoeScore : uint8_t { kSoftmaxAll, kSoftmaxTopK, kSigmoid };
-enum class MoeGroupScore : uint8_t { kMax, kTop2Sum };
-
-struct MoeGroups {
-  int32_t num_groups = 1;
-  int32_t num_kept = 1;
-  MoeGroupScore score = MoeGroupScore::kMax;
-};
-
 struct MoeFfn {
-  int32_t num_experts = 0;
-  int32_t num_experts_per_token = 0;
+  MoeRouting routing;
   int32_t expert_intermediate_size = 0;
   FfnActivation activation = {};
-  MoeScore score = MoeScore::kSoftmaxAll;
-  bool selection_bias = false;  // added to the scores for the choice only (noaux_tc)
-  std::optional<MoeGroups> groups;
-  bool renormalize = false;
-  float renormalize_eps = 0;
-  float routed_scale = 1;
-  bool weight_on_input = false;  // Llama 4
+  bool selection_bias = false;   // added to the scores for the choice only (noaux_tc)
+  bool weight_on_input = false;  // an expert sees weight * x instead of having its output weighted (Llama 4)
   bool router_bias = false, expert_bias = false;
-  std::optional<int32_t> shared_intermediate_size;
+  std::optional<int32_t> shared_intermediate_size;  // an expert that every token visits, unweighted
 };
 
 struct LayerSpec {

@@ -69,10 +69,10 @@ std::string Describe(const std::variant<DenseFfn, MoeFfn>& ffn) {
                         dense->bias ? ", biases" : "");
   }
   const MoeFfn& moe = std::get<MoeFfn>(ffn);
-  std::string text = absl::StrCat("moe: ", moe.num_experts, " experts of width ", moe.expert_intermediate_size, ", ",
-                                  moe.num_experts_per_token, " per token");
-  if (moe.groups.has_value()) {
-    absl::StrAppend(&text, " from ", moe.groups->num_kept, " of ", moe.groups->num_groups, " groups");
+  std::string text = absl::StrCat("moe: ", moe.routing.num_experts, " experts of width ", moe.expert_intermediate_size,
+                                  ", ", moe.routing.num_experts_per_token, " per token");
+  if (moe.routing.groups.has_value()) {
+    absl::StrAppend(&text, " from ", moe.routing.groups->num_kept, " of ", moe.routing.groups->num_groups, " groups");
   }
   if (moe.shared_intermediate_size.has_value()) {
     absl::StrAppend(&text, ", shared expert of width ", *moe.shared_intermediate_size);
@@ -87,7 +87,7 @@ int64_t NumActive(const ModelSpec& spec) {
     const bool expert = tensor.role >= TensorRole::kExpertGate && tensor.role <= TensorRole::kExpertDownBias;
     if (expert) {
       const MoeFfn& moe = std::get<MoeFfn>(spec.layers[tensor.layer].ffn);
-      elements = elements / moe.num_experts * moe.num_experts_per_token;
+      elements = elements / moe.routing.num_experts * moe.routing.num_experts_per_token;
     }
     active += elements;
   }

@@ -75,7 +75,7 @@ class Collector {
   }
 
   void Ffn(const MoeFfn& moe) {
-    const int64_t experts = moe.num_experts;
+    const int64_t experts = moe.routing.num_experts;
     const int64_t width = moe.expert_intermediate_size;
     Add(TensorRole::kRouter, {experts, spec_.d_model});
     AddIf(moe.router_bias, TensorRole::kRouterBias, {experts});

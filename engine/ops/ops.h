@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/layer_types.h"
+#include "engine/base/rope_table.h"
 #include "engine/base/tensor_view.h"
 #include "engine/ops/sampling.h"
 
@@ -33,6 +34,23 @@ class LinearWeights {
   virtual ~LinearWeights() = default;
   virtual int64_t out_features() const = 0;  // sum of the parts
   virtual int64_t in_features() const = 0;
+  virtual int64_t resident_bytes() const = 0;
+};
+
+// The same one or two matrices for each of a number of experts.
+class ExpertWeights {
+ public:
+  virtual ~ExpertWeights() = default;
+  virtual int32_t num_experts() const = 0;
+  virtual int64_t out_features() const = 0;  // of one expert: sum of the parts
+  virtual int64_t in_features() const = 0;
+  virtual int64_t resident_bytes() const = 0;
+};
+
+// The second half of an MLA key-value projection: latent -> key part and value of each head.
+class MlaUpWeights {
+ public:
+  virtual ~MlaUpWeights() = default;
   virtual int64_t resident_bytes() const = 0;
 };
 
@@ -54,11 +72,15 @@ class Activations {
 enum class KvDType : uint8_t { kF32, kF16, kBF16, kF8E4M3 };
 int32_t KvDTypeBytes(KvDType dtype);
 
-// What one GQA layer stores per token: num_kv_heads * (head_dim + value_head_dim) values.
+// What one layer stores per token: num_kv_heads * (head_dim + value_head_dim) values. An MLA layer stores one head of
+// kv_lora_rank + qk_rope_head_dim and no value: the first kv_lora_rank values of the key are the value.
 struct KvLayerShape {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t value_head_dim = 0;
+  // Layers with the same storage >= 0 share one piece of memory: their shapes are equal and their KV groups differ, so
+  // that a block belongs to one of them at a time. -1: the layer has its own.
+  int32_t storage = -1;
 };
 
 struct KvCacheShape {
@@ -66,7 +88,8 @@ struct KvCacheShape {
   int32_t num_blocks = 0;
   int32_t block_size = 16;  // tokens
   KvDType dtype = KvDType::kF16;
-  int64_t bytes() const;
+  int64_t bytes() const;                   // each storage once
+  bool SharesStorage(size_t layer) const;  // with a layer before it
 };
 
 // The paged cache of all layers. Layout within a block is the device's business.
@@ -97,6 +120,10 @@ struct BatchView {
   std::span<const int32_t> context_lens;  // [num_seqs] tokens in the cache after this step
   std::span<const KvGroupView> kv_groups;
   std::span<const int32_t> logits_rows;  // [num_logits]
+  // [num_seqs] fixed for the life of a sequence: the tokens of its prompt, for MlaAttentionArgs::expand_from, and the
+  // length that the rules of a RopeTable look at. May be empty where no layer asks for them.
+  std::span<const int32_t> prompt_lens = {};
+  std::span<const int32_t> rope_lengths = {};
 };
 
 struct NormArgs {
@@ -105,7 +132,7 @@ struct NormArgs {
   const VectorWeights* bias = nullptr;    // [d], kLayer with bias only
 };
 
-// cos/sin for positions 0..max_position-1, already times the attention factor.
+// A RopeTable on the device.
 class RopeTableData {
  public:
   virtual ~RopeTableData() = default;
@@ -164,6 +191,51 @@ struct AttentionArgs {
   Activations* out = nullptr;            // [num_tokens, num_heads * value_head_dim]
 };
 
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
+struct MlaShape {
+  int32_t num_heads = 0;
+  int32_t q_lora_rank = 0;  // 0: queries are projected from x directly
+  int32_t kv_lora_rank = 0;
+  int32_t qk_nope_head_dim = 0;
+  int32_t qk_rope_head_dim = 0;
+  int32_t v_head_dim = 0;
+};
+
+// h = [norm](x). a|c|k_pe = h * down^T + bias, where a is q_lora_rank wide. q = norm(a) * q_up^T; without q_lora_rank a
+// is q itself. Per head q is [nope | rope], its rope part turned. The cache gets norm(c) | turned k_pe at slot_mapping.
+struct MlaQkvArgs {
+  const Activations* x = nullptr;  // [num_tokens, d_model]
+  std::optional<NormArgs> norm;
+  const LinearWeights* down = nullptr;  // parts: q down (or q), kv down with the shared rope key
+  const VectorWeights* bias = nullptr;  // of `down`
+  MlaShape heads;
+  NormArgs q_latent_norm;               // with q_lora_rank only
+  const LinearWeights* q_up = nullptr;  // [num_heads * (nope + rope), q_lora_rank]
+  NormArgs kv_latent_norm;
+  RopeArgs rope;
+  KvCache* kv = nullptr;
+  int32_t layer = 0;
+  int32_t kv_group = 0;
+  Activations* q = nullptr;  // out: [num_tokens, num_heads * (nope + rope)]
+};
+
+// s = scale * (q_nope . k_nope + q_pe . k_pe), masked, softmax, times v, where k_nope|v of a head are `up` times the
+// latent. Two forms of the same sum: expanded makes k_nope and v of every key; absorbed maps q_nope through `up` into
+// the latent space and the weighted latent through it out again. Rows at prompt positions of sequences with prompt_lens
+// >= expand_from take the expanded form, all others the absorbed one: no row's form depends on the chunk or the batch.
+struct MlaAttentionArgs {
+  const Activations* q = nullptr;
+  MlaShape heads;
+  const MlaUpWeights* up = nullptr;
+  const KvCache* kv = nullptr;
+  int32_t layer = 0;
+  int32_t kv_group = 0;
+  float scale = 1;
+  AttentionMask mask;
+  int32_t expand_from = INT32_MAX;  // tokens
+  Activations* out = nullptr;       // [num_tokens, num_heads * v_head_dim]
+};
+
 // x += [post_norm](in * weight^T + bias)
 struct ProjectArgs {
   const Activations* in = nullptr;
@@ -187,6 +259,28 @@ struct DenseFfnArgs {
   Activations* x = nullptr;
 };
 
+// h = [norm](x); r = router * h + bias decides (MoeRouting in base/layer_types.h) which experts a row visits and with
+// what weights w. x += [post_norm](sum over the chosen experts, ascending by index, of w * expert(h), + shared(h));
+// with weight_on_input expert(w * h) instead. An expert is a feed-forward as in DenseFfnArgs, gated.
+struct MoeArgs {
+  std::optional<NormArgs> norm;
+  MoeRouting routing;
+  const LinearWeights* router = nullptr;          // [num_experts, d_model]
+  const VectorWeights* router_bias = nullptr;     // [num_experts]
+  const VectorWeights* selection_bias = nullptr;  // [num_experts] added to the scores for the choice only
+  bool weight_on_input = false;
+  const ExpertWeights* gate_up = nullptr;       // LinearLayout::kGateUp
+  const VectorWeights* gate_up_bias = nullptr;  // [num_experts, gate|up]
+  ActivationKind activation = ActivationKind::kSilu;
+  float alpha = 1.702f, limit = 7.0f;  // kSwigluOai
+  const ExpertWeights* down = nullptr;
+  const VectorWeights* down_bias = nullptr;       // [num_experts, d_model]
+  const LinearWeights* shared_gate_up = nullptr;  // null: no shared expert
+  const LinearWeights* shared_down = nullptr;
+  std::optional<NormArgs> post_norm;
+  Activations* x = nullptr;
+};
+
 // logits[i] = softcap(scale * norm(x[logits_rows[i]]) * head^T), i < num_logits
 struct LogitsArgs {
   const Activations* x = nullptr;
@@ -206,22 +300,31 @@ class Ops {
   // may be dropped when the call returns.
   virtual absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
                                                                     LinearLayout layout) = 0;
+  // `experts`: the parts of each expert, all experts alike in number, shapes and types of their parts.
+  virtual absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>> experts,
+                                                                     LinearLayout layout) = 0;
+  // [num_heads, qk_nope_head_dim, kv_lora_rank] and [num_heads, v_head_dim, kv_lora_rank].
+  virtual absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
+                                                                  const MlaShape& heads) = 0;
   virtual absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) = 0;
-  virtual absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float> inv_freq,
-                                                                  float attention_factor, int32_t max_position) = 0;
+  virtual absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) = 0;
   virtual absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) = 0;
   virtual absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) = 0;
   // Workspace for steps of up to `max_tokens` rows, `max_logits` rows of logits over `vocab_size`.
   virtual absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) = 0;
 
-  // ---- one step: BeginStep, then any of the others in model order
+  // ---- one step: BeginStep, then any of the others in model order. BeginStep may come again with other logits_rows
+  // for the rows just computed; then Logits, Sample and Logprobs follow.
   virtual void BeginStep(const BatchView& batch) = 0;
   virtual void Embed(const LinearWeights& table, float scale, Activations* x) = 0;
   virtual void AddPositions(const LinearWeights& table, Activations* x) = 0;  // learned positions (GPT-2)
   virtual void Qkv(const QkvArgs& args) = 0;
   virtual void Attention(const AttentionArgs& args) = 0;
   virtual void Project(const ProjectArgs& args) = 0;
+  virtual void MlaQkv(const MlaQkvArgs& args) = 0;
+  virtual void MlaAttention(const MlaAttentionArgs& args) = 0;
   virtual void Ffn(const DenseFfnArgs& args) = 0;
+  virtual void Moe(const MoeArgs& args) = 0;
   virtual void Logits(const LogitsArgs& args) = 0;
   // Draw and report from the logits of this step. Waits for the device. The returned error is a device fault.
   virtual absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) = 0;

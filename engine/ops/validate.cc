@@ -20,9 +20,18 @@ int32_t KvDTypeBytes(KvDType dtype) {
   return 0;
 }
 
+bool KvCacheShape::SharesStorage(size_t layer) const {
+  const auto before = layers.begin() + ptrdiff_t(layer);
+  return layers[layer].storage >= 0 && std::any_of(layers.begin(), before, [&](const KvLayerShape& other) {
+           return other.storage == layers[layer].storage;
+         });
+}
+
 int64_t KvCacheShape::bytes() const {
   int64_t values = 0;
-  for (const KvLayerShape& layer : layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const KvLayerShape& layer = layers[i];
+    if (SharesStorage(i)) continue;
     values += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.value_head_dim);
   }
   return values * num_blocks * block_size * KvDTypeBytes(dtype);
@@ -68,10 +77,10 @@ absl::Status ValidateKvCacheShape(const KvCacheShape& shape) {
   }
   double bytes = 0;
   for (const KvLayerShape& layer : shape.layers) {
-    if (layer.num_kv_heads <= 0 || layer.head_dim <= 0 || layer.value_head_dim <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("KV cache: a layer has num_kv_heads ", layer.num_kv_heads,
-                                                     ", head_dim ", layer.head_dim, ", value_head_dim ",
-                                                     layer.value_head_dim, "; all must be positive"));
+    if (layer.num_kv_heads <= 0 || layer.head_dim <= 0 || layer.value_head_dim < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("KV cache: a layer has num_kv_heads ", layer.num_kv_heads, ", head_dim ", layer.head_dim,
+                       ", value_head_dim ", layer.value_head_dim, "; must be positive, and the last not negative"));
     }
     bytes += double(layer.num_kv_heads) * (double(layer.head_dim) + layer.value_head_dim) * shape.num_blocks *
              shape.block_size * KvDTypeBytes(shape.dtype);

@@ -66,6 +66,8 @@ absl::Status Runner::WarmUp() {
   plan.positions = {0};
   plan.row_starts = {0, 1};
   plan.context_lens = {1};
+  plan.prompt_lens = {1};
+  plan.rope_lengths = {1};
   plan.seq_slots = {0};
   const int32_t num_groups =
       1 + std::max_element(spec().layers.begin(), spec().layers.end(), [](const LayerSpec& a, const LayerSpec& b) {
@@ -89,6 +91,8 @@ absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
   batch.positions = View(plan.positions);
   batch.row_starts = View(plan.row_starts);
   batch.context_lens = View(plan.context_lens);
+  batch.prompt_lens = View(plan.prompt_lens);
+  batch.rope_lengths = View(plan.rope_lengths);
   batch.kv_groups = View(groups_);
 
   const std::span<const int32_t> logits_rows = View(plan.logits_rows);

@@ -15,6 +15,8 @@ void Clear(StepPlan* plan) {
   plan->positions.clear();
   plan->row_starts.clear();
   plan->context_lens.clear();
+  plan->prompt_lens.clear();
+  plan->rope_lengths.clear();
   plan->seq_slots.clear();
   plan->kv_groups.resize(1);
   plan->kv_groups[0].slot_mapping.clear();
@@ -82,6 +84,8 @@ void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, St
     std::copy_n(s.block_table.blocks().begin(), num_blocks, kv.block_tables.begin() + i * kv.block_table_stride);
     plan->row_starts.push_back(plan->num_tokens());
     plan->context_lens.push_back(ContextLen(s));
+    plan->prompt_lens.push_back(s.num_prompt_tokens);
+    plan->rope_lengths.push_back(s.num_prompt_tokens + s.request.max_tokens);
     plan->seq_slots.push_back(s.slot);
   }
 }

@@ -47,7 +47,7 @@ class Model {
     norm_ = ops->LoadVector(std::vector<float>(kModel, 1.0f)).value();
     std::vector<float> inv_freq;
     for (int i = 0; i < 32; ++i) inv_freq.push_back(std::pow(100000.0f, -static_cast<float>(i) / 32));
-    rope_ = ops->LoadRope(inv_freq, 1, kContext).value();
+    rope_ = ops->LoadRope({inv_freq, 1, {}}, kContext).value();
     x_ = ops->NewActivations(kMaxTokens, kModel).value();
     q_ = ops->NewActivations(kMaxTokens, kModel).value();
     attention_ = ops->NewActivations(kMaxTokens, kModel).value();

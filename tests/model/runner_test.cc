@@ -50,10 +50,18 @@ class NotingOps : public Ops {
   absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView>, LinearLayout) override {
     return std::make_unique<StubLinear>();
   }
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>>,
+                                                             LinearLayout) override {
+    return absl::UnimplementedError("no experts here");
+  }
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
+                                                          const MlaShape&) override {
+    return absl::UnimplementedError("no latent attention here");
+  }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float>) override {
     return std::make_unique<StubVector>();
   }
-  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float>, float, int32_t) override {
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable&, int32_t) override {
     return std::make_unique<StubRope>();
   }
   absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t, int64_t) override {
@@ -81,6 +89,9 @@ class NotingOps : public Ops {
   void Qkv(const QkvArgs&) override {}
   void Attention(const AttentionArgs&) override {}
   void Project(const ProjectArgs&) override {}
+  void MlaQkv(const MlaQkvArgs&) override {}
+  void MlaAttention(const MlaAttentionArgs&) override {}
+  void Moe(const MoeArgs&) override {}
   void Ffn(const DenseFfnArgs&) override { ++notes_.back().num_layers; }
   void Logits(const LogitsArgs&) override { notes_.back().logits = true; }
 

@@ -34,10 +34,10 @@ Mla& UseMla(ModelSpec* spec) {
 }
 MoeFfn& UseMoe(ModelSpec* spec) {
   MoeFfn moe;
-  moe.num_experts = 8;
-  moe.num_experts_per_token = 2;
+  moe.routing.num_experts = 8;
+  moe.routing.num_experts_per_token = 2;
   moe.expert_intermediate_size = 32;
-  moe.groups = MoeGroups{4, 2, MoeGroupScore::kTop2Sum};
+  moe.routing.groups = MoeGroups{4, 2, MoeGroupScore::kTop2Sum};
   moe.shared_intermediate_size = 32;
   spec->layers[1].ffn = moe;
   return std::get<MoeFfn>(spec->layers[1].ffn);
@@ -112,21 +112,23 @@ const Broken kBroken[] = {
     {"MlaRopeUnlikeTable", "layers[1].attention.rope.num_rotary", [](ModelSpec* s) { UseMla(s).qk_rope_head_dim = 8; }},
     {"MlaNoValue", "layers[1].attention.v_head_dim", [](ModelSpec* s) { UseMla(s).v_head_dim = 0; }},
     {"MlaEps", "layers[1].attention.latent_norm_eps", [](ModelSpec* s) { UseMla(s).latent_norm_eps = 0; }},
-    {"MoeNoExperts", "layers[1].ffn.num_experts", [](ModelSpec* s) { UseMoe(s).num_experts = 0; }},
+    {"MoeNoExperts", "layers[1].ffn.num_experts", [](ModelSpec* s) { UseMoe(s).routing.num_experts = 0; }},
     {"MoeTooManyPerToken", "layers[1].ffn.num_experts_per_token",
-     [](ModelSpec* s) { UseMoe(s).num_experts_per_token = 9; }},
+     [](ModelSpec* s) { UseMoe(s).routing.num_experts_per_token = 9; }},
     {"MoeNoWidth", "layers[1].ffn.expert_intermediate_size",
      [](ModelSpec* s) { UseMoe(s).expert_intermediate_size = 0; }},
-    {"MoeGroupsDoNotDivide", "layers[1].ffn.groups.num_groups", [](ModelSpec* s) { UseMoe(s).groups->num_groups = 3; }},
-    {"MoeLonelyGroups", "layers[1].ffn.groups.num_groups", [](ModelSpec* s) { UseMoe(s).groups->num_groups = 8; }},
-    {"MoeKeepsTooMany", "layers[1].ffn.groups.num_kept", [](ModelSpec* s) { UseMoe(s).groups->num_kept = 5; }},
+    {"MoeGroupsDoNotDivide", "layers[1].ffn.groups.num_groups",
+     [](ModelSpec* s) { UseMoe(s).routing.groups->num_groups = 3; }},
+    {"MoeLonelyGroups", "layers[1].ffn.groups.num_groups",
+     [](ModelSpec* s) { UseMoe(s).routing.groups->num_groups = 8; }},
+    {"MoeKeepsTooMany", "layers[1].ffn.groups.num_kept", [](ModelSpec* s) { UseMoe(s).routing.groups->num_kept = 5; }},
     {"MoeKeepsTooFew", "layers[1].ffn.groups.num_kept",
      [](ModelSpec* s) {
-       UseMoe(s).groups->num_kept = 1;
-       std::get<MoeFfn>(s->layers[1].ffn).num_experts_per_token = 3;
+       UseMoe(s).routing.groups->num_kept = 1;
+       std::get<MoeFfn>(s->layers[1].ffn).routing.num_experts_per_token = 3;
      }},
-    {"MoeNegativeEps", "layers[1].ffn.renormalize_eps", [](ModelSpec* s) { UseMoe(s).renormalize_eps = -1; }},
-    {"MoeZeroScale", "layers[1].ffn.routed_scale", [](ModelSpec* s) { UseMoe(s).routed_scale = 0; }},
+    {"MoeNegativeEps", "layers[1].ffn.renormalize_eps", [](ModelSpec* s) { UseMoe(s).routing.renormalize_eps = -1; }},
+    {"MoeZeroScale", "layers[1].ffn.routed_scale", [](ModelSpec* s) { UseMoe(s).routing.routed_scale = 0; }},
     {"MoeNoShared", "layers[1].ffn.shared_intermediate_size",
      [](ModelSpec* s) { UseMoe(s).shared_intermediate_size = 0; }},
     {"ZeroLogitScale", "logit_scale", [](ModelSpec* s) { s->logit_scale = 0; }},

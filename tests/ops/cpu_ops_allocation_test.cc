@@ -46,11 +46,19 @@ class CountingOps : public Ops {
                                                             LinearLayout layout) override {
     return inner_->LoadLinear(parts, layout);
   }
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>> experts,
+                                                             LinearLayout layout) override {
+    return inner_->LoadExperts(experts, layout);
+  }
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
+                                                          const MlaShape& heads) override {
+    return inner_->LoadMlaUp(key_up, value_up, heads);
+  }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
     return inner_->LoadVector(values);
   }
-  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float> f, float a, int32_t m) override {
-    return inner_->LoadRope(f, a, m);
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t m) override {
+    return inner_->LoadRope(table, m);
   }
   absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
     return inner_->NewActivations(rows, cols);
@@ -77,6 +85,15 @@ class CountingOps : public Ops {
   }
   void Project(const ProjectArgs& args) override {
     Count([&] { inner_->Project(args); });
+  }
+  void MlaQkv(const MlaQkvArgs& args) override {
+    Count([&] { inner_->MlaQkv(args); });
+  }
+  void MlaAttention(const MlaAttentionArgs& args) override {
+    Count([&] { inner_->MlaAttention(args); });
+  }
+  void Moe(const MoeArgs& args) override {
+    Count([&] { inner_->Moe(args); });
   }
   void Ffn(const DenseFfnArgs& args) override {
     Count([&] { inner_->Ffn(args); });

@@ -89,7 +89,7 @@ class LayerHarness {
     for (int i = 0; i < config.num_rotary / 2; ++i) {
       inv_freq.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(config.num_rotary)));
     }
-    rope_ = ops->LoadRope(inv_freq, 1.1f, kMaxPosition).value();
+    rope_ = ops->LoadRope({inv_freq, 1.1f, {}}, kMaxPosition).value();
     x_ = ops->NewActivations(kMaxTokens, config.d_model).value();
     q_ = ops->NewActivations(kMaxTokens, q).value();
     attention_ = ops->NewActivations(kMaxTokens, h.num_heads * h.value_head_dim).value();

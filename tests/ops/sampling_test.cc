@@ -150,9 +150,8 @@ TEST(CpuSampling, AgreesWithTheRuleOnRandomRows) {
       SCOPED_TRACE(testing::Message() << "vocabulary " << vocab << ", row " << i);
       const SampleRow& row = many->rows[i];
       const SampleResult want = ReferenceSample(given.logits(row.logits_row), row);
-      EXPECT_EQ(got[i].token, want.token)
-          << "temperature " << row.temperature << " min_p " << row.min_p << " top_p " << row.top_p << " top_k "
-          << row.top_k;
+      EXPECT_EQ(got[i].token, want.token) << "temperature " << row.temperature << " min_p " << row.min_p << " top_p "
+                                          << row.top_p << " top_k " << row.top_k;
       EXPECT_TRUE(got[i].finite);
       if (row.num_logprobs) ExpectSameReport(got[i].logprobs, want.logprobs);
     }

@@ -47,13 +47,21 @@ class CpuOps : public Ops {
     return std::make_unique<CpuLinear>(std::move(packed));
   }
 
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>>,
+                                                             LinearLayout) override {
+    return absl::UnimplementedError("mixtures of experts are not supported yet");
+  }
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
+                                                          const MlaShape&) override {
+    return absl::UnimplementedError("multi-head latent attention is not supported yet");
+  }
+
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
     return std::make_unique<CpuVector>(values);
   }
 
-  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float> inv_freq, float attention_factor,
-                                                          int32_t max_position) override {
-    return std::make_unique<CpuRope>(inv_freq, attention_factor, max_position);
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) override {
+    return std::make_unique<CpuRope>(table, max_position);
   }
 
   absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
@@ -101,6 +109,9 @@ class CpuOps : public Ops {
   void Qkv(const QkvArgs& args) override { CpuQkv(context_, args); }
   void Attention(const AttentionArgs& args) override { attention_.Run(context_, args); }
   void Project(const ProjectArgs& args) override { CpuProject(context_, args); }
+  void MlaQkv(const MlaQkvArgs&) override { SLUICE_CHECK(false); }
+  void MlaAttention(const MlaAttentionArgs&) override { SLUICE_CHECK(false); }
+  void Moe(const MoeArgs&) override { SLUICE_CHECK(false); }
   void Ffn(const DenseFfnArgs& args) override { CpuFfn(context_, args); }
 
   void Logits(const LogitsArgs& args) override {

@@ -14,8 +14,8 @@ namespace sluice {
 // context would take longer to start and more memory than some models.
 class CpuRope : public RopeTableData {
  public:
-  CpuRope(std::span<const float> inv_freq, float attention_factor, int32_t max_position)
-      : inv_freq_(inv_freq.begin(), inv_freq.end()), attention_factor_(attention_factor), max_position_(max_position) {}
+  CpuRope(const RopeTable& table, int32_t max_position)
+      : inv_freq_(table.inv_freq), attention_factor_(table.attention_factor), max_position_(max_position) {}
 
   // Makes the rows of this step, unless that has been done. To be called before row().
   void Prepare(CpuContext& context, RopeLayout layout) const;

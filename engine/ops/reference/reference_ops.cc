@@ -189,21 +189,29 @@ class ReferenceOps : public Ops {
     return w;
   }
 
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>>,
+                                                             LinearLayout) override {
+    return absl::UnimplementedError("mixtures of experts are not supported yet");
+  }
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
+                                                          const MlaShape&) override {
+    return absl::UnimplementedError("multi-head latent attention is not supported yet");
+  }
+
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
     auto v = std::make_unique<Vector>();
     v->values.assign(values.begin(), values.end());
     return v;
   }
 
-  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(std::span<const float> inv_freq, float attention_factor,
-                                                          int32_t max_position) override {
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) override {
     auto t = std::make_unique<Rope>();
-    t->num_pairs = int64_t(inv_freq.size());
+    t->num_pairs = int64_t(table.inv_freq.size());
     for (int32_t pos = 0; pos < max_position; pos++) {
-      for (float f : inv_freq) {
+      for (float f : table.inv_freq) {
         const float angle = float(pos) * f;  // in f32, as the reference implementations have it
-        t->cos.push_back(float(std::cos(double(angle)) * attention_factor));
-        t->sin.push_back(float(std::sin(double(angle)) * attention_factor));
+        t->cos.push_back(float(std::cos(double(angle)) * table.attention_factor));
+        t->sin.push_back(float(std::sin(double(angle)) * table.attention_factor));
       }
     }
     return t;
@@ -294,6 +302,9 @@ class ReferenceOps : public Ops {
     }
   }
 
+  void MlaQkv(const MlaQkvArgs&) override { SLUICE_CHECK(false); }
+  void MlaAttention(const MlaAttentionArgs&) override { SLUICE_CHECK(false); }
+  void Moe(const MoeArgs&) override { SLUICE_CHECK(false); }
   void Ffn(const DenseFfnArgs& args) override {
     for (int r = 0; r < num_tokens(); r++) {
       Floats h = Multiply(M(args.gate_up), NormedRow(R(args.x), r, args.norm).data(), V(args.gate_up_bias));
