@@ -91,6 +91,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.device = "cpu";
   host.num_parameters = uint64_t(loaded->num_parameters);
   host.context_length = loaded->spec.max_position;
+  host.weight_bytes = uint64_t(runner->weight_bytes());
   host.kv_bytes = uint64_t(runner->kv_bytes());
   if (!loaded->chat_template.empty()) {
     auto parsed = ChatTemplate::Parse(loaded->chat_template);

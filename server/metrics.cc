@@ -274,6 +274,8 @@ class Metrics::Impl {
     gauge("engine_healthy", "1 while the engine makes progress, 0 once it has failed or stalls.", now.healthy);
     gauge("draining", "1 once new calls are refused.", now.draining);
     gauge("model_load_seconds", "What reading the model took.", now.model_load_seconds);
+    gauge("model_weight_bytes", "Memory that the model's matrices take.", double(now.model_weight_bytes));
+    gauge("kv_cache_bytes", "Memory set aside for the KV cache.", double(now.kv_cache_bytes));
     add("cache_info", "Shape of the KV pool.", MetricType::Gauge, 1,
         {{"model", options_.model},
          {"block_size", absl::StrCat(now.block_size)},

@@ -35,6 +35,7 @@ struct ModelHost {
   uint64_t num_parameters = 0;  // weights
   int32_t context_length = 0;   // tokens the model was trained for
   uint64_t kv_bytes = 0;        // of the whole pool
+  uint64_t weight_bytes = 0;    // of the matrices as they lie in memory
   double load_seconds = 0;      // what reading the model took
 
   std::shared_ptr<const Tokenizer> tokenizer;         // null: token ids only

@@ -197,6 +197,8 @@ class Server::Impl {
     snapshot.engine = model->engine().Stats();
     snapshot.block_size = host.engine.block_size;
     snapshot.model_load_seconds = host.load_seconds;
+    snapshot.model_weight_bytes = host.weight_bytes;
+    snapshot.kv_cache_bytes = host.kv_bytes;
     snapshot.architecture = host.architecture;
     snapshot.weight_type = host.weight_type;
     snapshot.activations = host.activations;

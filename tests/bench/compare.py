@@ -1,14 +1,17 @@
 """Runs us and the peers on one model file, interleaved in one go, and prints the table of README.md.
 
-usage: compare.py --model FILE.gguf --engine-bench PATH [--rounds 5] [--threads 2] [--q4_0 FILE] [--only TEXT] [--json FILE]
+usage: compare.py --model FILE.gguf --bin DIR [--rounds 5] [--threads 2] [--q4_0 FILE] [--only TEXT] [--json FILE]
                   [--peers llama.cpp,openvino]
 Each round runs each case once on every engine, one after the other, with a memory-read probe beside each row; the table
-has medians. Engines are processes that stay alive between cases and sleep while another one works.
+has medians. Engines are processes that stay alive between cases and sleep while another one works. "over gRPC" is the
+same engine inside sluice-server, seen from our client; "busy neighbour" is our engine while another process spins on
+one of the cores.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -26,6 +29,13 @@ PROMISES = {
     ("decode, 16 sequences, depth 128", "openvino"): 1.7,
     ("prompt of 512", "openvino"): 0.7,
 }
+# case -> least share of our quiet engine's rate.
+OVER_GRPC, NEIGHBOUR = "sluice over gRPC", "sluice, busy neighbour"
+SHARES = {
+    ("decode, 1 sequence, depth 16", OVER_GRPC): 0.95,
+    ("decode, 16 sequences, depth 128", OVER_GRPC): 0.95,
+    ("decode, 1 sequence, depth 16", NEIGHBOUR): 0.4,
+}
 
 
 class Process:
@@ -36,6 +46,8 @@ class Process:
             raise RuntimeError(f"{name} did not start: {' '.join(command)}")
 
     def run(self, line):
+        if self.process.poll() is not None:
+            return None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline().strip()
@@ -45,8 +57,35 @@ class Process:
         return float(answer)
 
 
+class Neighboured:
+    """Another engine's cases, run while a process of ours spins on the first core."""
+
+    def __init__(self, engine):
+        self.name = NEIGHBOUR
+        self.engine = engine
+
+    def run(self, line):
+        spinner = subprocess.Popen([sys.executable, "-c", "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"])
+        try:
+            return self.engine.run(line)
+        finally:
+            spinner.kill()
+            spinner.wait()
+
+
+def start_server(args):
+    """The server with what engine_bench gives its engine; returns the process and its gRPC address."""
+    command = [os.path.join(args.bin, "sluice-server"), "--model", args.model, "--threads", str(args.threads), "--host", "127.0.0.1"]
+    command += ["--grpc-port", "0", "--http-port", "0", "--admin-port", "0", "--kv-memory", "760MiB", "--max-num-seqs", "64"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in server.stdout:
+        if found := re.search(r"listening grpc=(\S+)", line):
+            return server, found.group(1)
+    raise RuntimeError("sluice-server did not start")
+
+
 def engines(args):
-    ours = [args.engine_bench, "--model", args.model, "--threads", str(args.threads)]
+    ours = [os.path.join(args.bin, "engine_bench"), "--model", args.model, "--threads", str(args.threads)]
     yield "sluice", ours
     yield "sluice int8", ours + ["--activations", "int8"]
     peers = args.peers.split(",")
@@ -62,7 +101,7 @@ def engines(args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
-    parser.add_argument("--engine-bench", required=True)
+    parser.add_argument("--bin", required=True, help="folder of engine_bench, grpc_bench and sluice-server")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--q4_0", help="the same weights as Q4_0, for llama.cpp's fastest format")
@@ -77,6 +116,9 @@ def main():
             running.append(Process(name, command))
         except Exception as error:
             print(f"left out: {error}", file=sys.stderr)
+    server, address = start_server(args)
+    running.insert(1, Process(OVER_GRPC, [os.path.join(args.bin, "grpc_bench"), "--server", address]))
+    running.insert(2, Neighboured(running[0]))
     assert running and running[0].name == "sluice", "our own engine did not start"
     chosen = [case for case in cases.CASES if args.only in case.name]
     rates = {(case.name, e.name): [] for case in chosen for e in running}
@@ -86,6 +128,8 @@ def main():
             print(f"round {round_number + 1}/{args.rounds}: {case.name}", file=sys.stderr)
             probes[case.name].append(running[0].run("probe 0 0 0"))
             for engine in running:
+                if engine.name == NEIGHBOUR and (case.name, NEIGHBOUR) not in SHARES:
+                    continue
                 rate = engine.run(case.line())
                 if rate is not None:
                     rates[case.name, engine.name].append(rate)
@@ -102,6 +146,12 @@ def main():
         if (case, peer) in medians and (case, "sluice") in medians:
             ratio = medians[case, "sluice"] / medians[case, peer]
             print(f"{'met   ' if ratio >= least else 'MISSED'} {case}: {ratio:.2f}x {peer} (promised {least}x)")
+    for (case, way), least in SHARES.items():
+        if (case, way) in medians and (case, "sluice") in medians:
+            share = medians[case, way] / medians[case, "sluice"]
+            print(f"{'met   ' if share >= least else 'MISSED'} {case}: {way} keeps {share:.2f} of the engine alone (promised {least})")
+    server.terminate()
+    server.wait()
     if args.json:
         with open(args.json, "w") as out:
             json.dump({"rates": {f"{c} / {e}": v for (c, e), v in rates.items()}, "probes": probes}, out, indent=1)

@@ -54,6 +54,8 @@ TEST(Metrics, EveryFamilyExistsFromTheStart) {
       "sluice_kv_cache_usage_ratio gauge",
       "sluice_model_info gauge",
       "sluice_model_load_seconds gauge",
+      "sluice_model_weight_bytes gauge",
+      "sluice_kv_cache_bytes gauge",
       "sluice_preemptions_total counter",
       "sluice_prefill_time_seconds histogram",
       "sluice_prefix_cache_hits_total counter",
@@ -207,6 +209,8 @@ MetricsSnapshot BusySnapshot() {
   snapshot.block_size = 16;
   snapshot.draining = true;
   snapshot.model_load_seconds = 1.5;
+  snapshot.model_weight_bytes = 1001;
+  snapshot.kv_cache_bytes = 2002;
   snapshot.architecture = "llama";
   return snapshot;
 }
@@ -228,6 +232,8 @@ TEST(Metrics, WhatTheEngineKnowsIsReadAtTheScrape) {
   EXPECT_EQ(Value(text, "sluice_draining"), 1);
   EXPECT_EQ(Value(text, "sluice_engine_healthy"), 1);
   EXPECT_EQ(Value(text, "sluice_model_load_seconds"), 1.5);
+  EXPECT_EQ(Value(text, "sluice_model_weight_bytes"), 1001);
+  EXPECT_EQ(Value(text, "sluice_kv_cache_bytes"), 2002);
   EXPECT_EQ(Value(text, "sluice_cache_info", "block_size=\"16\",num_blocks=\"40\""), 1);
   EXPECT_EQ(Value(text, "sluice_model_info", "architecture=\"llama\""), 1);
 }
