@@ -7,169 +7,15 @@
 
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
-#include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
+#include "engine/ops/reference/reference_math.h"
 #include "engine/ops/reference/reference_sample.h"
+#include "engine/ops/reference/reference_types.h"
 #include "engine/ops/validate.h"
 
 namespace sluice {
+namespace reference {
 namespace {
-
-using Floats = std::vector<float>;
-
-struct Matrix : LinearWeights {
-  int64_t out = 0, in = 0;
-  Floats values;  // [out, in]
-  int64_t out_features() const override { return out; }
-  int64_t in_features() const override { return in; }
-  int64_t resident_bytes() const override { return int64_t(values.size()) * 4; }
-};
-
-struct Vector : VectorWeights {
-  Floats values;
-  int64_t size() const override { return int64_t(values.size()); }
-};
-
-struct Rope : RopeTableData {
-  int64_t num_pairs = 0;
-  Floats cos, sin;  // [max_position, num_pairs]
-};
-
-struct Rows : Activations {
-  int64_t num_rows = 0, num_cols = 0;
-  Floats values;
-  int64_t rows() const override { return num_rows; }
-  int64_t cols() const override { return num_cols; }
-  float* row(int64_t r) { return &values[size_t(r * num_cols)]; }
-  const float* row(int64_t r) const { return &values[size_t(r * num_cols)]; }
-};
-
-// Per layer and slot: the K of all heads, then their V, each value as it comes back from the cache's type.
-struct Cache : KvCache {
-  KvCacheShape cache_shape;
-  std::vector<Floats> layers;
-  const KvCacheShape& shape() const override { return cache_shape; }
-  int64_t slot_values(int layer) const {
-    const KvLayerShape& s = cache_shape.layers[layer];
-    return int64_t{s.num_kv_heads} * (s.head_dim + s.value_head_dim);
-  }
-  float* k(int layer, int64_t slot, int head) {
-    return &layers[layer][size_t(slot * slot_values(layer) + int64_t{head} * cache_shape.layers[layer].head_dim)];
-  }
-  float* v(int layer, int64_t slot, int head) {
-    const KvLayerShape& s = cache_shape.layers[layer];
-    return k(layer, slot, s.num_kv_heads) + int64_t{head} * s.value_head_dim;
-  }
-};
-
-const Matrix& M(const LinearWeights* w) { return static_cast<const Matrix&>(*w); }
-const float* V(const VectorWeights* v) { return v ? static_cast<const Vector*>(v)->values.data() : nullptr; }
-Rows& R(Activations* a) { return static_cast<Rows&>(*a); }
-const Rows& R(const Activations* a) { return static_cast<const Rows&>(*a); }
-
-float RoundTo(KvDType type, float x) {
-  switch (type) {
-    case KvDType::kF32:
-      return x;
-    case KvDType::kF16:
-      return F16ToFloat(FloatToF16(x));
-    case KvDType::kBF16:
-      return Bf16ToFloat(FloatToBf16(x));
-    case KvDType::kF8E4M3:
-      return F8E4M3ToFloat(FloatToF8E4M3(x));
-  }
-  return x;
-}
-
-// In place; weight and bias may be null (1 and 0).
-void Normalise(float* x, int64_t n, const NormParams& params, const float* weight, const float* bias) {
-  double mean = 0, square = 0;
-  if (params.kind == NormKind::kLayer) {
-    for (int64_t i = 0; i < n; i++) mean += double(x[i]) / double(n);
-  }
-  for (int64_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean) / double(n);
-  const double scale = 1 / std::sqrt(square + double(params.eps));
-  for (int64_t i = 0; i < n; i++) {
-    const double w = weight ? double(weight[i]) + double(params.weight_offset) : 1;
-    x[i] = float((x[i] - mean) * scale * w + (bias ? double(bias[i]) : 0));
-  }
-}
-
-Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm) {
-  Floats y(x.row(row), x.row(row) + x.num_cols);
-  if (norm) Normalise(y.data(), x.num_cols, norm->params, V(norm->weight), V(norm->bias));
-  return y;
-}
-
-Floats Multiply(const Matrix& w, const float* x, const float* bias) {
-  Floats y(w.out);
-  for (int64_t i = 0; i < w.out; i++) {
-    double sum = bias ? double(bias[i]) : 0;
-    for (int64_t k = 0; k < w.in; k++) sum += double(w.values[size_t(i * w.in + k)]) * x[k];
-    y[i] = float(sum);
-  }
-  return y;
-}
-
-void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x) {
-  if (post_norm) {
-    Normalise(y.data(), int64_t(y.size()), post_norm->params, V(post_norm->weight), V(post_norm->bias));
-  }
-  for (size_t i = 0; i < y.size(); i++) x[i] += y[i];
-}
-
-void Rotate(const RopeArgs& rope, int64_t position, float* head) {
-  const Rope& table = static_cast<const Rope&>(*rope.table);
-  const int half = rope.num_rotary / 2;
-  for (int i = 0; i < half; i++) {
-    const bool split = rope.layout == RopeLayout::kHalfSplit;
-    float& a = head[split ? i : 2 * i];
-    float& b = head[split ? i + half : 2 * i + 1];
-    const double c = table.cos[size_t(position * table.num_pairs + i)];
-    const double s = table.sin[size_t(position * table.num_pairs + i)];
-    const double a0 = a, b0 = b;
-    a = float(a0 * c - b0 * s);
-    b = float(b0 * c + a0 * s);
-  }
-}
-
-void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
-  if (args.kind == QkNormKind::kFullWidth) {
-    Normalise(x, int64_t{num_heads} * head_dim, args.params, V(weight), nullptr);
-  } else if (args.kind != QkNormKind::kNone) {
-    const float* w = args.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
-    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, args.params, w, nullptr);
-  }
-}
-
-bool IsVisible(const AttentionMask& mask, int64_t query, int64_t key) {
-  if (key > query) return false;
-  if (mask.kind == MaskKind::kWindow) return query - key < mask.size;
-  if (mask.kind == MaskKind::kChunk) return query / mask.size == key / mask.size;
-  return true;
-}
-
-double Activate(ActivationKind kind, double x) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return x / (1 + std::exp(-x));
-    case ActivationKind::kGeluTanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case ActivationKind::kGeluErf:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case ActivationKind::kSwigluOai:
-      break;
-  }
-  SLUICE_CHECK(false && "swiglu_oai has a gate");
-  return 0;
-}
-
-double ActivateGated(const DenseFfnArgs& args, double gate, double up) {
-  if (args.activation != ActivationKind::kSwigluOai) return Activate(args.activation, gate) * up;
-  gate = std::min(gate, double(args.limit));
-  up = std::clamp(up, -double(args.limit), double(args.limit));
-  return gate / (1 + std::exp(-double(args.alpha) * gate)) * (up + 1);
-}
 
 class ReferenceOps : public Ops {
  public:
@@ -310,7 +156,8 @@ class ReferenceOps : public Ops {
       Floats h = Multiply(M(args.gate_up), NormedRow(R(args.x), r, args.norm).data(), V(args.gate_up_bias));
       const size_t width = size_t(M(args.down).in);
       for (size_t i = 0; i < width; i++) {
-        h[i] = float(args.gated ? ActivateGated(args, h[i], h[width + i]) : Activate(args.activation, h[i]));
+        h[i] = float(args.gated ? ActivateGated(args.activation, args.alpha, args.limit, h[i], h[width + i])
+                                : Activate(args.activation, h[i]));
       }
       AddToResidual(Multiply(M(args.down), h.data(), V(args.down_bias)), args.post_norm, R(args.x).row(r));
     }
@@ -393,7 +240,8 @@ class ReferenceOps : public Ops {
 };
 
 }  // namespace
+}  // namespace reference
 
-std::unique_ptr<Ops> NewReferenceOps() { return std::make_unique<ReferenceOps>(); }
+std::unique_ptr<Ops> NewReferenceOps() { return std::make_unique<reference::ReferenceOps>(); }
 
 }  // namespace sluice
