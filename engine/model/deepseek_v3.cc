@@ -30,7 +30,8 @@ constexpr TensorName kTensors[] = {
     {kKvDown, "model.layers.{layer}.self_attn.kv_a_proj_with_mqa.weight"},
     {kKBias, "model.layers.{layer}.self_attn.kv_a_proj_with_mqa.bias"},
     {kKvLatentNorm, "model.layers.{layer}.self_attn.kv_a_layernorm.weight"},
-    {kKvUp, "model.layers.{layer}.self_attn.kv_b_proj.weight"},
+    {kKeyUp, "model.layers.{layer}.self_attn.kv_b_proj.weight", {.rows = TensorRows::kStacked}},
+    {kValueUp, "model.layers.{layer}.self_attn.kv_b_proj.weight", {.rows = TensorRows::kStacked}},
     {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
     {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
     {kGate, "model.layers.{layer}.mlp.gate_proj.weight"},
@@ -95,7 +96,7 @@ absl::StatusOr<MoeFfn> ReadMoe(const ConfigJson& config) {
 
 }  // namespace
 
-TensorNaming DeepseekV3TensorNames() { return kTensors; }
+TensorNaming DeepseekV3TensorNames() { return {.names = kTensors}; }
 
 absl::StatusOr<ModelSpec> DeepseekV3FromConfig(const ConfigJson& config) {
   ModelSpec spec;

@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 
@@ -39,13 +38,6 @@ absl::Span<const Architecture> Architectures() {
        .config_tensors = DeepseekV3TensorNames()},
   };
   return kTable;
-}
-
-std::optional<std::string> FindTensorName(TensorNaming naming, TensorRole role, int32_t layer) {
-  for (const TensorName& name : naming) {
-    if (name.role == role) return absl::StrReplaceAll(name.pattern, {{"{layer}", absl::StrCat(layer)}});
-  }
-  return std::nullopt;
 }
 
 absl::StatusOr<const Architecture*> FindArchitecture(const Gguf& gguf) {

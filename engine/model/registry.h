@@ -2,7 +2,6 @@
 // This is the only place that asks which model a file holds; everything after it reads the spec.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,18 +10,9 @@
 #include "engine/io/gguf.h"
 #include "engine/model/config_json.h"
 #include "engine/model/spec.h"
-#include "engine/model/tensor_roles.h"
+#include "engine/model/tensor_naming.h"
 
 namespace sluice {
-
-struct TensorName {
-  TensorRole role;
-  absl::string_view pattern;  // "{layer}" stands for the layer's number, "{expert}" for that of one of many tensors
-};
-using TensorNaming = absl::Span<const TensorName>;
-
-// What `naming` calls the tensor; nothing when it has no name for the role. `layer` is -1 for tensors of the model.
-std::optional<std::string> FindTensorName(TensorNaming naming, TensorRole role, int32_t layer);
 
 using SpecFromGguf = absl::StatusOr<ModelSpec> (*)(const Gguf& gguf);
 using SpecFromConfig = absl::StatusOr<ModelSpec> (*)(const ConfigJson& config);

@@ -10,7 +10,6 @@ constexpr TensorName kGguf[] = {
     {kTokenEmbedding, "token_embd.weight"},
     {kFinalNorm, "output_norm.weight"},
     {kOutputHead, "output.weight"},
-    {kRopeFactors, "rope_freqs.weight"},
     {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
     {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
     {kQ, "blk.{layer}.attn_q.weight"},
@@ -52,9 +51,14 @@ constexpr TensorName kHuggingFace[] = {
     {kDownBias, "model.layers.{layer}.mlp.down_proj.bias"},
 };
 
+// The divisors of the RoPE frequencies are already in the spec's tables.
+constexpr absl::string_view kGgufIgnored[] = {"rope_freqs.weight"};
+
+constexpr absl::string_view kHuggingFaceIgnored[] = {"*.rotary_emb.inv_freq"};
+
 }  // namespace
 
-TensorNaming GgufTensorNames() { return kGguf; }
-TensorNaming HuggingFaceTensorNames() { return kHuggingFace; }
+TensorNaming GgufTensorNames() { return {.names = kGguf, .ignored = kGgufIgnored}; }
+TensorNaming HuggingFaceTensorNames() { return {.names = kHuggingFace, .ignored = kHuggingFaceIgnored}; }
 
 }  // namespace sluice

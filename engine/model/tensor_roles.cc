@@ -59,7 +59,8 @@ class Collector {
     Add(TensorRole::kKvDown, {mla.kv_lora_rank + mla.qk_rope_head_dim, spec_.d_model});
     AddIf(attention.k_bias, TensorRole::kKBias, {mla.kv_lora_rank + mla.qk_rope_head_dim});
     Add(TensorRole::kKvLatentNorm, {mla.kv_lora_rank});
-    Add(TensorRole::kKvUp, {heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
+    Add(TensorRole::kKeyUp, {heads, mla.qk_nope_head_dim, mla.kv_lora_rank});
+    Add(TensorRole::kValueUp, {heads, mla.v_head_dim, mla.kv_lora_rank});
     AddIf(attention.sinks, TensorRole::kSinks, {heads});
     Add(TensorRole::kO, {spec_.d_model, heads * mla.v_head_dim});
     AddIf(attention.o_bias, TensorRole::kOBias, {spec_.d_model});

@@ -1,5 +1,5 @@
 // Which tensors a model consists of, by meaning and shape. The spec alone decides; what a file calls them is the
-// business of the architecture files (TensorNaming in registry.h).
+// business of the architecture files (tensor_naming.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@ enum class TensorRole : uint8_t {
   kFinalNorm,
   kFinalNormBias,
   kOutputHead,
-  kRopeFactors,  // GGUF: divisors of the RoPE frequencies; already part of ModelSpec::rope_tables
 
   // Once per layer.
   kPreAttnNorm,
@@ -46,7 +45,8 @@ enum class TensorRole : uint8_t {
   kQUp,     // q latent -> per head [nope | rope]
   kKvDown,  // x -> [kv latent | shared rope key]
   kKvLatentNorm,
-  kKvUp,  // kv latent -> per head [key nope | value]
+  kKeyUp,    // kv latent -> the keys' part without RoPE; a leading axis of num_heads
+  kValueUp,  // kv latent -> values; a leading axis of num_heads
 
   kGate,
   kUp,
@@ -73,7 +73,7 @@ enum class TensorRole : uint8_t {
 struct ExpectedTensor {
   TensorRole role;
   int32_t layer = -1;          // -1: of the whole model
-  std::vector<int64_t> shape;  // outermost first; a linear weight is [out, in]
+  std::vector<int64_t> shape;  // outermost first; a linear weight is [out, in] (tensor_form.h)
 
   int64_t num_elements() const;
 };

@@ -20,7 +20,7 @@ std::string ShapeText(absl::Span<const int64_t> shape) { return absl::StrCat("["
 // The tensors of a file by their meaning: all there, all of the right shape, nothing left over.
 class TensorsByRole {
  public:
-  static absl::StatusOr<TensorsByRole> Match(const ModelSpec& spec, TensorNaming naming,
+  static absl::StatusOr<TensorsByRole> Match(const ModelSpec& spec, const TensorNaming& naming,
                                              absl::Span<const TensorView> tensors, const std::string& file) {
     TensorsByRole matched;
     absl::flat_hash_map<absl::string_view, const TensorView*> by_name;
@@ -50,9 +50,9 @@ class TensorsByRole {
       used.insert(tensor.name);
       matched.tensors_[{expected.role, expected.layer}] = &tensor;
     }
-    const std::optional<std::string> rope_factors = FindTensorName(naming, TensorRole::kRopeFactors, -1);
     for (const TensorView& tensor : tensors) {
-      if (used.contains(tensor.name) || tensor.name == rope_factors) continue;
+      if (used.contains(tensor.name)) continue;
+      if (IsIgnoredTensor(naming, tensor.name, int32_t(spec.layers.size()))) continue;
       return absl::InvalidArgumentError(absl::StrCat(file, ": tensor '", tensor.name, "' of shape ",
                                                      ShapeText(tensor.shape), " is not known for architecture '",
                                                      spec.architecture, "'; leaving it out would change the model"));
@@ -185,7 +185,7 @@ absl::Status CheckRunnable(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, TensorNaming naming,
+absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops) {
   SLUICE_ASSIGN_OR_RETURN(const TensorsByRole matched, TensorsByRole::Match(spec, naming, tensors, file));
   ModelWeights weights;

@@ -50,7 +50,7 @@ absl::Status CheckRunnable(const ModelSpec& spec);
 // Loads what `spec` calls for from `tensors`, whose bytes may go away afterwards. `file` stands for the source in
 // errors. INVALID_ARGUMENT names the tensor that is missing, unknown or of another shape, with what was found and what
 // was expected; errors of the device are passed on. REQUIRES: ValidateModelSpec(spec) and CheckRunnable(spec) are OK.
-absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, TensorNaming naming,
+absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops);
 
 }  // namespace sluice

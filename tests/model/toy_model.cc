@@ -73,7 +73,7 @@ TensorNaming ToyTensorNames() {
     for (size_t role = 0; role < patterns->size(); ++role) n->push_back({TensorRole(role), (*patterns)[role]});
     return n;
   }();
-  return *names;
+  return {.names = *names};
 }
 
 ToyModel MakeToyModel(const ModelSpec& spec, TensorType type, uint32_t seed) {
