@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/dequantize.h"
+#include "engine/base/status_macros.h"
 #include "engine/base/tensor_type.h"
 
 namespace sluice {
@@ -64,6 +65,55 @@ absl::Status ValidateLinearParts(std::span<const TensorView> parts, LinearLayout
         absl::StrCat("tensor '", parts[0].name, "': gate and up are two tensors of one shape"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ValidateExperts(std::span<const std::vector<TensorView>> experts, LinearLayout layout) {
+  if (experts.empty()) return absl::InvalidArgumentError("a mixture of experts needs at least one expert");
+  const std::vector<TensorView>& first = experts[0];
+  for (const std::vector<TensorView>& parts : experts) {
+    SLUICE_RETURN_IF_ERROR(ValidateLinearParts(parts, layout));
+    if (parts.size() != first.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("expert tensor '", parts[0].name, "' is one of ", parts.size(),
+                                                     ", but '", first[0].name, "' one of ", first.size()));
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].shape == first[i].shape && parts[i].type == first[i].type) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("expert tensor '", parts[i].name, "' is ", TensorTypeName(parts[i].type), " [",
+                       absl::StrJoin(parts[i].shape, ", "), "], expected ", TensorTypeName(first[i].type), " [",
+                       absl::StrJoin(first[i].shape, ", "), "] as in '", first[i].name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateMlaUp(const TensorView& key_up, const TensorView& value_up, const MlaShape& heads) {
+  if (heads.num_heads <= 0 || heads.q_lora_rank < 0 || heads.kv_lora_rank <= 0 || heads.qk_nope_head_dim <= 0 ||
+      heads.qk_rope_head_dim <= 0 || heads.v_head_dim <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "latent attention: num_heads ", heads.num_heads, ", q_lora_rank ", heads.q_lora_rank, ", kv_lora_rank ",
+        heads.kv_lora_rank, ", qk_nope_head_dim ", heads.qk_nope_head_dim, ", qk_rope_head_dim ",
+        heads.qk_rope_head_dim, ", v_head_dim ", heads.v_head_dim, "; must be positive, q_lora_rank not negative"));
+  }
+  const auto check = [&](const TensorView& up, int32_t width) {
+    const auto fail = [&](auto&&... what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", up.name, "' [", absl::StrJoin(up.shape, ", "), "]: ", what...));
+    };
+    if (up.shape != std::vector<int64_t>{heads.num_heads, width, heads.kv_lora_rank}) {
+      return fail("expected [", heads.num_heads, ", ", width, ", ", heads.kv_lora_rank, "]");
+    }
+    if (!CanDequantize(up.type)) return fail("type ", TensorTypeName(up.type), " cannot hold weights");
+    const int block = GetTensorTypeInfo(up.type).block_elems;
+    if (heads.kv_lora_rank % block != 0) {
+      return fail("a row of ", TensorTypeName(up.type), " is a multiple of ", block, " elements");
+    }
+    const int64_t want = int64_t{heads.num_heads} * width * TensorBytes(up.type, heads.kv_lora_rank);
+    if (int64_t(up.data.size()) != want) return fail("holds ", up.data.size(), " bytes, its shape needs ", want);
+    return absl::OkStatus();
+  };
+  if (const absl::Status status = check(key_up, heads.qk_nope_head_dim); !status.ok()) return status;
+  return check(value_up, heads.v_head_dim);
 }
 
 absl::Status ValidateKvCacheShape(const KvCacheShape& shape) {

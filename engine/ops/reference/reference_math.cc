@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
 
 namespace sluice::reference {
@@ -41,6 +42,18 @@ Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm
   return y;
 }
 
+Matrix ReadMatrix(std::span<const TensorView> parts) {
+  Matrix w;
+  w.in = parts[0].shape[1];
+  for (const TensorView& part : parts) {
+    const size_t offset = w.values.size();
+    w.out += part.shape[0];
+    w.values.resize(offset + size_t(part.num_elements()));
+    DequantizeRow(part.type, part.data.data(), part.num_elements(), &w.values[offset]);
+  }
+  return w;
+}
+
 Floats Multiply(const Matrix& w, const float* x, const float* bias) {
   Floats y(w.out);
   for (int64_t i = 0; i < w.out; i++) {
@@ -58,18 +71,32 @@ void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x)
   for (size_t i = 0; i < y.size(); i++) x[i] += y[i];
 }
 
-void Rotate(const RopeArgs& rope, int64_t position, float* head) {
-  const Rope& table = static_cast<const Rope&>(*rope.table);
+Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position) {
+  const Rope& data = static_cast<const Rope&>(*rope.table);
+  SLUICE_CHECK(position < data.max_position && 2 * int(data.table.inv_freq.size()) == rope.num_rotary);
+  Floats inv_freq = data.table.inv_freq;
+  if (data.table.depends_on_length()) {
+    SLUICE_CHECK(batch.rope_lengths.size() == batch.context_lens.size());
+    SelectInvFreq(data.table, batch.rope_lengths[size_t(sequence)], &inv_freq);
+  }
+  Turn turn;
+  for (float f : inv_freq) {
+    const float angle = float(position) * f;  // in f32, as checkpoints expect
+    turn.cos.push_back(double(float(std::cos(double(angle)) * data.table.attention_factor)));
+    turn.sin.push_back(double(float(std::sin(double(angle)) * data.table.attention_factor)));
+  }
+  return turn;
+}
+
+void Rotate(const RopeArgs& rope, const Turn& turn, float* head) {
   const int half = rope.num_rotary / 2;
   for (int i = 0; i < half; i++) {
     const bool split = rope.layout == RopeLayout::kHalfSplit;
     float& a = head[split ? i : 2 * i];
     float& b = head[split ? i + half : 2 * i + 1];
-    const double c = table.cos[size_t(position * table.num_pairs + i)];
-    const double s = table.sin[size_t(position * table.num_pairs + i)];
     const double a0 = a, b0 = b;
-    a = float(a0 * c - b0 * s);
-    b = float(b0 * c + a0 * s);
+    a = float(a0 * turn.cos[size_t(i)] - b0 * turn.sin[size_t(i)]);
+    b = float(b0 * turn.cos[size_t(i)] + a0 * turn.sin[size_t(i)]);
   }
 }
 

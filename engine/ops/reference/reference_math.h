@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/ops/reference/reference_types.h"
 
@@ -16,14 +17,22 @@ void Normalise(float* x, int64_t n, const NormParams& params, const float* weigh
 Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm);
 void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim);
 
+// The values of the parts, one below the other. REQUIRES: they are valid (engine/ops/validate.h).
+Matrix ReadMatrix(std::span<const TensorView> parts);
+
 // w * x + bias; bias may be null.
 Floats Multiply(const Matrix& w, const float* x, const float* bias);
 
 // x += [post_norm](y)
 void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x);
 
+// cos and sin, by pair, for a row at `position` of a sequence of the batch.
+struct Turn {
+  std::vector<double> cos, sin;
+};
+Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position);
 // Turns the pairs of a head, in place.
-void Rotate(const RopeArgs& rope, int64_t position, float* head);
+void Rotate(const RopeArgs& rope, const Turn& turn, float* head);
 
 bool IsVisible(const AttentionMask& mask, int64_t query, int64_t key);
 

@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/dequantize.h"
 #include "engine/base/status_macros.h"
 #include "engine/ops/reference/reference_math.h"
+#include "engine/ops/reference/reference_mla.h"
+#include "engine/ops/reference/reference_moe.h"
 #include "engine/ops/reference/reference_sample.h"
 #include "engine/ops/reference/reference_types.h"
 #include "engine/ops/validate.h"
@@ -24,24 +25,16 @@ class ReferenceOps : public Ops {
   absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
                                                             LinearLayout layout) override {
     SLUICE_RETURN_IF_ERROR(ValidateLinearParts(parts, layout));
-    auto w = std::make_unique<Matrix>();
-    w->in = parts[0].shape[1];
-    for (const TensorView& part : parts) {
-      const size_t offset = w->values.size();
-      w->out += part.shape[0];
-      w->values.resize(offset + size_t(part.num_elements()));
-      DequantizeRow(part.type, part.data.data(), part.num_elements(), &w->values[offset]);
-    }
-    return w;
+    return std::make_unique<Matrix>(ReadMatrix(parts));
   }
 
-  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>>,
-                                                             LinearLayout) override {
-    return absl::UnimplementedError("mixtures of experts are not supported yet");
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>> experts,
+                                                             LinearLayout layout) override {
+    return reference::LoadExperts(experts, layout);
   }
-  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
-                                                          const MlaShape&) override {
-    return absl::UnimplementedError("multi-head latent attention is not supported yet");
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
+                                                          const MlaShape& heads) override {
+    return reference::LoadMlaUp(key_up, value_up, heads);
   }
 
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
@@ -52,14 +45,8 @@ class ReferenceOps : public Ops {
 
   absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) override {
     auto t = std::make_unique<Rope>();
-    t->num_pairs = int64_t(table.inv_freq.size());
-    for (int32_t pos = 0; pos < max_position; pos++) {
-      for (float f : table.inv_freq) {
-        const float angle = float(pos) * f;  // in f32, as the reference implementations have it
-        t->cos.push_back(float(std::cos(double(angle)) * table.attention_factor));
-        t->sin.push_back(float(std::sin(double(angle)) * table.attention_factor));
-      }
-    }
+    t->table = table;
+    t->max_position = max_position;
     return t;
   }
 
@@ -117,9 +104,11 @@ class ReferenceOps : public Ops {
         NormHeads(args.qk_norm, args.qk_norm.k_weight, k, h.num_kv_heads, h.head_dim);
       };
       if (!args.qk_norm.after_rope) norm();
-      const int64_t position = batch_.positions[r];
-      for (int i = 0; args.rope && i < h.num_heads + h.num_kv_heads; i++)
-        Rotate(*args.rope, position, q + i * h.head_dim);
+      const int32_t position = batch_.positions[r];
+      if (args.rope) {
+        const Turn turn = TurnAt(*args.rope, batch_, SequenceOf(r), position);
+        for (int i = 0; i < h.num_heads + h.num_kv_heads; i++) Rotate(*args.rope, turn, q + i * h.head_dim);
+      }
       if (args.qk_norm.after_rope) norm();
       if (args.query_temperature_floor) {
         const double steps = std::floor(double(position + 1) / double(*args.query_temperature_floor));
@@ -148,9 +137,9 @@ class ReferenceOps : public Ops {
     }
   }
 
-  void MlaQkv(const MlaQkvArgs&) override { SLUICE_CHECK(false); }
-  void MlaAttention(const MlaAttentionArgs&) override { SLUICE_CHECK(false); }
-  void Moe(const MoeArgs&) override { SLUICE_CHECK(false); }
+  void MlaQkv(const MlaQkvArgs& args) override { reference::MlaQkv(batch_, args); }
+  void MlaAttention(const MlaAttentionArgs& args) override { reference::MlaAttention(batch_, args); }
+  void Moe(const MoeArgs& args) override { reference::Moe(num_tokens(), args); }
   void Ffn(const DenseFfnArgs& args) override {
     for (int r = 0; r < num_tokens(); r++) {
       Floats h = Multiply(M(args.gate_up), NormedRow(R(args.x), r, args.norm).data(), V(args.gate_up_bias));
@@ -199,6 +188,10 @@ class ReferenceOps : public Ops {
 
  private:
   int num_tokens() const { return int(batch_.token_ids.size()); }
+  int SequenceOf(int row) const {
+    return int(std::upper_bound(batch_.row_starts.begin(), batch_.row_starts.end(), row) - batch_.row_starts.begin()) -
+           1;
+  }
 
   void AttendHead(const AttentionArgs& args, int sequence, int row, int head) {
     const GqaShape& shape = args.heads;

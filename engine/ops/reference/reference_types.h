@@ -24,8 +24,8 @@ struct Vector : VectorWeights {
 };
 
 struct Rope : RopeTableData {
-  int64_t num_pairs = 0;
-  Floats cos, sin;  // [max_position, num_pairs]
+  RopeTable table;
+  int32_t max_position = 0;
 };
 
 struct Rows : Activations {
