@@ -222,6 +222,15 @@ RowDecoder FindRowDecoder(TensorType type) {
     case TensorType::kI64:
     case TensorType::kU8:
     case TensorType::kBool:
+    case TensorType::kF8E5M2:
+    case TensorType::kF8E8M0:
+    case TensorType::kU16:
+    case TensorType::kU32:
+    case TensorType::kU64:
+    case TensorType::kC64:
+    case TensorType::kF4E2M1:
+    case TensorType::kF6E2M3:
+    case TensorType::kF6E3M2:
       return nullptr;
   }
   return nullptr;

@@ -17,6 +17,15 @@ enum class TensorType : uint8_t {
   kI64,
   kU8,
   kBool,
+  kF8E5M2,
+  kF8E8M0,
+  kU16,
+  kU32,
+  kU64,
+  kC64,     // two F32
+  kF4E2M1,  // two in a byte
+  kF6E2M3,
+  kF6E3M2,  // four in three bytes
   kQ4_0,
   kQ4_1,
   kQ5_0,
@@ -30,10 +39,10 @@ enum class TensorType : uint8_t {
   kMXFP4,  // blocks of 32, GGUF element order
 };
 
-// A row is a whole number of blocks of `block_elems` elements, `block_bytes` bytes each; plain types have 1 element per
-// block.
+// A row is a whole number of blocks of `block_elems` elements, `block_bytes` bytes each; types of whole bytes have 1
+// element per block.
 struct TensorTypeInfo {
-  const char* name;  // "Q4_1", as GGUF tools print it
+  const char* name;  // "Q4_1", as GGUF tools print it; plain types as safetensors writes them
   int block_elems;
   int block_bytes;
   bool quantized;

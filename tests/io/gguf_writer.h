@@ -29,7 +29,7 @@ enum class GgufValueType : uint32_t {
   kF64
 };
 
-// GGUF's id of a tensor type. REQUIRES: GGUF has the type (not F8_E4M3, U8 or BOOL).
+// GGUF's id of a tensor type. REQUIRES: GGUF has the type.
 uint32_t GgufTensorTypeId(TensorType type);
 
 // Keys and tensors come out in the order they were added.
