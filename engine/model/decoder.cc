@@ -15,6 +15,18 @@ std::optional<NormArgs> MakeNorm(const std::optional<NormParams>& params, const 
 }
 
 GqaShape MakeHeads(const Gqa& gqa) { return {gqa.num_heads, gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
+MlaShape MakeHeads(const Mla& mla) {
+  return {mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
+          mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
+}
+
+KvLayerShape MakeKvLayer(const Gqa& gqa) { return {gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
+KvLayerShape MakeKvLayer(const Mla& mla) { return {1, mla.kv_lora_rank + mla.qk_rope_head_dim, 0}; }
+
+int64_t QueryWidth(const Gqa& gqa) { return int64_t{gqa.num_heads} * gqa.head_dim; }
+int64_t QueryWidth(const Mla& mla) { return int64_t{mla.num_heads} * (mla.qk_nope_head_dim + mla.qk_rope_head_dim); }
+int64_t ValueWidth(const Gqa& gqa) { return int64_t{gqa.num_heads} * gqa.value_head_dim; }
+int64_t ValueWidth(const Mla& mla) { return int64_t{mla.num_heads} * mla.v_head_dim; }
 
 }  // namespace
 
@@ -24,72 +36,88 @@ KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t
   shape.block_size = block_size;
   shape.dtype = dtype;
   for (const LayerSpec& layer : spec.layers) {
-    const Gqa& gqa = std::get<Gqa>(layer.attention.kind);
-    shape.layers.push_back({gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim});
+    shape.layers.push_back(std::visit([](const auto& kind) { return MakeKvLayer(kind); }, layer.attention.kind));
   }
   return shape;
 }
 
-Decoder::Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderLimits& limits)
-    : spec_(std::move(spec)), weights_(std::move(weights)), ops_(ops), limits_(limits) {}
+Decoder::Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderOptions& options)
+    : spec_(std::move(spec)), weights_(std::move(weights)), ops_(ops), options_(options) {}
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(ModelSpec spec, ModelWeights weights, Ops* ops,
-                                                         const DecoderLimits& limits) {
-  SLUICE_CHECK(limits.max_tokens > 0 && limits.max_logits > 0 && limits.max_position > 0);
-  SLUICE_RETURN_IF_ERROR(CheckRunnable(spec));
-  std::unique_ptr<Decoder> decoder(new Decoder(std::move(spec), std::move(weights), ops, limits));
+                                                         const DecoderOptions& options) {
+  SLUICE_CHECK(options.max_tokens > 0 && options.max_logits > 0 && options.max_position > 0);
+  std::unique_ptr<Decoder> decoder(new Decoder(std::move(spec), std::move(weights), ops, options));
   SLUICE_RETURN_IF_ERROR(decoder->Allocate());
   return decoder;
 }
 
 absl::Status Decoder::Allocate() {
   for (const RopeTable& table : spec_.rope_tables) {
-    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data, ops_->LoadRope(table, limits_.max_position));
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data, ops_->LoadRope(table, options_.max_position));
     rope_tables_.push_back(std::move(data));
   }
-  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(limits_.max_tokens, spec_.d_model));
+  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(options_.max_tokens, spec_.d_model));
   for (const LayerSpec& layer : spec_.layers) {
-    const Gqa& gqa = std::get<Gqa>(layer.attention.kind);
+    const auto& kind = layer.attention.kind;
+    const int64_t query_width = std::visit([](const auto& k) { return QueryWidth(k); }, kind);
+    const int64_t value_width = std::visit([](const auto& k) { return ValueWidth(k); }, kind);
     AttentionBuffers buffers;
-    SLUICE_ASSIGN_OR_RETURN(buffers.q, Buffer(int64_t{gqa.num_heads} * gqa.head_dim, false));
-    SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(int64_t{gqa.num_heads} * gqa.value_head_dim, true));
+    SLUICE_ASSIGN_OR_RETURN(buffers.q, Buffer(query_width, false));
+    SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(value_width, true));
     attention_.push_back(buffers);
   }
-  return ops_->Reserve(limits_.max_tokens, limits_.max_logits, spec_.vocab_size);
+  return ops_->Reserve(options_.max_tokens, options_.max_logits, spec_.vocab_size);
 }
 
 absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, bool attention_output) {
   for (const Owned& owned : owned_) {
     if (owned.cols == cols && owned.attention_output == attention_output) return owned.activations.get();
   }
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations, ops_->NewActivations(limits_.max_tokens, cols));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations, ops_->NewActivations(options_.max_tokens, cols));
   owned_.push_back({cols, attention_output, std::move(activations)});
   return owned_.back().activations.get();
 }
 
 void Decoder::Forward(const BatchView& batch, KvCache* kv) {
-  SLUICE_CHECK(batch.token_ids.size() <= size_t(limits_.max_tokens));
-  SLUICE_CHECK(batch.logits_rows.size() <= size_t(limits_.max_logits));
+  SLUICE_CHECK(batch.token_ids.size() <= size_t(options_.max_tokens));
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.max_logits));
   ops_->BeginStep(batch);
   ops_->Embed(*weights_.embedding, spec_.embedding_scale, x_.get());
   if (weights_.positions != nullptr) ops_->AddPositions(*weights_.positions, x_.get());
   for (int32_t layer = 0; layer < int32_t(spec_.layers.size()); ++layer) {
     Attention(layer, kv);
-    Ffn(layer);
+    std::visit([&](const auto& kind) { Ffn(layer, kind); }, spec_.layers[layer].ffn);
   }
   if (!batch.logits_rows.empty()) Logits();
 }
 
 void Decoder::MoreLogits(const BatchView& batch) {
-  SLUICE_CHECK(batch.logits_rows.size() <= size_t(limits_.max_logits));
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.max_logits));
   ops_->BeginStep(batch);
   Logits();
 }
 
+RopeArgs Decoder::Rope(const RopeSpec& rope) const {
+  return {rope_tables_[rope.table].get(), rope.layout, rope.num_rotary};
+}
+
 void Decoder::Attention(int32_t layer, KvCache* kv) {
   const LayerSpec& spec = spec_.layers[layer];
+  const LayerWeights& weights = weights_.layers[layer];
+  std::visit([&](const auto& kind) { Attend(layer, kind, kv); }, spec.attention.kind);
+  ProjectArgs project;
+  project.in = attention_[layer].out;
+  project.weight = weights.attn_out.get();
+  project.bias = weights.attn_out_bias.get();
+  project.post_norm = MakeNorm(spec.post_attn, weights.post_attn);
+  project.x = x_.get();
+  ops_->Project(project);
+}
+
+void Decoder::Attend(int32_t layer, const Gqa& gqa, KvCache* kv) {
+  const LayerSpec& spec = spec_.layers[layer];
   const AttentionSpec& attention = spec.attention;
-  const Gqa& gqa = std::get<Gqa>(attention.kind);
   const LayerWeights& weights = weights_.layers[layer];
 
   QkvArgs qkv;
@@ -100,10 +128,7 @@ void Decoder::Attention(int32_t layer, KvCache* kv) {
   qkv.heads = MakeHeads(gqa);
   qkv.qk_norm = {gqa.qk_norm.kind, gqa.qk_norm.norm, weights.q_norm.get(), weights.k_norm.get(),
                  gqa.qk_norm.after_rope};
-  if (attention.rope.has_value()) {
-    const RopeSpec& rope = *attention.rope;
-    qkv.rope = RopeArgs{rope_tables_[rope.table].get(), rope.layout, rope.num_rotary};
-  }
+  if (attention.rope.has_value()) qkv.rope = Rope(*attention.rope);
   if (attention.query_temperature.has_value()) {
     qkv.query_temperature_floor = attention.query_temperature->floor;
     qkv.query_temperature_coef = attention.query_temperature->coef;
@@ -126,19 +151,45 @@ void Decoder::Attention(int32_t layer, KvCache* kv) {
   attend.sinks = weights.sinks.get();
   attend.out = attention_[layer].out;
   ops_->Attention(attend);
-
-  ProjectArgs project;
-  project.in = attention_[layer].out;
-  project.weight = weights.attn_out.get();
-  project.bias = weights.attn_out_bias.get();
-  project.post_norm = MakeNorm(spec.post_attn, weights.post_attn);
-  project.x = x_.get();
-  ops_->Project(project);
 }
 
-void Decoder::Ffn(int32_t layer) {
+void Decoder::Attend(int32_t layer, const Mla& mla, KvCache* kv) {
   const LayerSpec& spec = spec_.layers[layer];
-  const DenseFfn& ffn = std::get<DenseFfn>(spec.ffn);
+  const LayerWeights& weights = weights_.layers[layer];
+  const NormParams latent_norm{.eps = mla.latent_norm_eps};
+
+  MlaQkvArgs qkv;
+  qkv.x = x_.get();
+  qkv.norm = MakeNorm(spec.pre_attn, weights.pre_attn);
+  qkv.down = weights.mla.down.get();
+  qkv.bias = weights.mla.down_bias.get();
+  qkv.heads = MakeHeads(mla);
+  qkv.q_latent_norm = {latent_norm, weights.mla.q_latent_norm.get()};
+  qkv.q_up = weights.mla.q_up.get();
+  qkv.kv_latent_norm = {latent_norm, weights.mla.kv_latent_norm.get()};
+  qkv.rope = Rope(*spec.attention.rope);
+  qkv.kv = kv;
+  qkv.layer = layer;
+  qkv.kv_group = spec.kv_group;
+  qkv.q = attention_[layer].q;
+  ops_->MlaQkv(qkv);
+
+  MlaAttentionArgs attend;
+  attend.q = attention_[layer].q;
+  attend.heads = qkv.heads;
+  attend.up = weights.mla.up.get();
+  attend.kv = kv;
+  attend.layer = layer;
+  attend.kv_group = spec.kv_group;
+  attend.scale = spec.attention.scale;
+  attend.mask = spec.attention.mask;
+  attend.expand_from = options_.mla_expand_from;
+  attend.out = attention_[layer].out;
+  ops_->MlaAttention(attend);
+}
+
+void Decoder::Ffn(int32_t layer, const DenseFfn& ffn) {
+  const LayerSpec& spec = spec_.layers[layer];
   const LayerWeights& weights = weights_.layers[layer];
   DenseFfnArgs args;
   args.norm = MakeNorm(spec.pre_ffn, weights.pre_ffn);
@@ -153,6 +204,30 @@ void Decoder::Ffn(int32_t layer) {
   args.post_norm = MakeNorm(spec.post_ffn, weights.post_ffn);
   args.x = x_.get();
   ops_->Ffn(args);
+}
+
+void Decoder::Ffn(int32_t layer, const MoeFfn& moe) {
+  const LayerSpec& spec = spec_.layers[layer];
+  const MoeWeights& weights = weights_.layers[layer].moe;
+  MoeArgs args;
+  args.norm = MakeNorm(spec.pre_ffn, weights_.layers[layer].pre_ffn);
+  args.routing = moe.routing;
+  args.router = weights.router.get();
+  args.router_bias = weights.router_bias.get();
+  args.selection_bias = weights.selection_bias.get();
+  args.weight_on_input = moe.weight_on_input;
+  args.gate_up = weights.gate_up.get();
+  args.gate_up_bias = weights.gate_up_bias.get();
+  args.activation = moe.activation.kind;
+  args.alpha = moe.activation.alpha;
+  args.limit = moe.activation.limit;
+  args.down = weights.down.get();
+  args.down_bias = weights.down_bias.get();
+  args.shared_gate_up = weights.shared_gate_up.get();
+  args.shared_down = weights.shared_down.get();
+  args.post_norm = MakeNorm(spec.post_ffn, weights_.layers[layer].post_ffn);
+  args.x = x_.get();
+  ops_->Moe(args);
 }
 
 void Decoder::Logits() {

@@ -13,30 +13,32 @@
 
 namespace sluice {
 
-// The largest step there will be.
-struct DecoderLimits {
+struct DecoderOptions {
+  // The largest step there will be.
   int32_t max_tokens = 0;    // rows of a step
   int32_t max_logits = 0;    // rows of logits asked for at a time
   int32_t max_position = 0;  // positions are below this
+
+  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
 };
 
-// The cache that a model of this spec needs, layer by layer. REQUIRES: CheckRunnable(spec) is OK.
+// The cache that a model of this spec needs, layer by layer.
 KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t block_size, KvDType dtype);
 
 // One caller at a time. Allocates at creation only.
 class Decoder {
  public:
-  // Reserves the step's buffers on the device. `ops` made the weights and outlives the decoder. UNIMPLEMENTED for what
-  // CheckRunnable refuses; errors of the device are passed on.
+  // Reserves the step's buffers on the device. `ops` made the weights and outlives the decoder. Errors of the device
+  // are passed on. REQUIRES: ValidateModelSpec(spec) is OK.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(ModelSpec spec, ModelWeights weights, Ops* ops,
-                                                         const DecoderLimits& limits);
+                                                         const DecoderOptions& options);
 
   const ModelSpec& spec() const { return spec_; }
   const ModelWeights& weights() const { return weights_; }
-  const DecoderLimits& limits() const { return limits_; }
+  const DecoderOptions& options() const { return options_; }
 
   // Computes the rows of `batch`, writes their K and V into `kv`, and leaves the logits of batch.logits_rows with Ops.
-  // REQUIRES: the batch keeps to the limits; kv has the shape of MakeKvCacheShape.
+  // REQUIRES: the batch keeps to the options; kv has the shape of MakeKvCacheShape.
   void Forward(const BatchView& batch, KvCache* kv);
 
   // Logits of other rows of the step that Forward has just computed: `batch` is the same but for logits_rows.
@@ -45,22 +47,26 @@ class Decoder {
  private:
   // What one layer's attention works on; layers of equal width share it.
   struct AttentionBuffers {
-    Activations* q = nullptr;    // [max_tokens, num_heads * head_dim]
-    Activations* out = nullptr;  // [max_tokens, num_heads * value_head_dim]
+    Activations* q = nullptr;    // [max_tokens, num_heads * dimensions of a query]
+    Activations* out = nullptr;  // [max_tokens, num_heads * dimensions of a value]
   };
 
-  Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderLimits& limits);
+  Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderOptions& options);
   absl::Status Allocate();
   absl::StatusOr<Activations*> Buffer(int64_t cols, bool attention_output);
 
+  RopeArgs Rope(const RopeSpec& rope) const;
   void Attention(int32_t layer, KvCache* kv);
-  void Ffn(int32_t layer);
+  void Attend(int32_t layer, const Gqa& gqa, KvCache* kv);
+  void Attend(int32_t layer, const Mla& mla, KvCache* kv);
+  void Ffn(int32_t layer, const DenseFfn& ffn);
+  void Ffn(int32_t layer, const MoeFfn& moe);
   void Logits();
 
   const ModelSpec spec_;
   const ModelWeights weights_;
   Ops* const ops_;
-  const DecoderLimits limits_;
+  const DecoderOptions options_;
 
   std::vector<std::unique_ptr<RopeTableData>> rope_tables_;
   std::unique_ptr<Activations> x_;  // [max_tokens, d_model] the residual stream

@@ -98,9 +98,6 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path) {
   LoadedModel model(path, std::move(file));
   SLUICE_ASSIGN_OR_RETURN(model.architecture, FindArchitecture(model.file));
   SLUICE_ASSIGN_OR_RETURN(model.spec, ReadModelSpec(model.file));
-  if (absl::Status status = CheckRunnable(model.spec); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-  }
   model.num_parameters = NumParameters(model.spec);
   model.weight_type = MainWeightType(model.file.tensors());
   for (const TensorView& tensor : model.file.tensors()) model.file_bytes += int64_t(tensor.data.size());

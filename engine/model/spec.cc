@@ -91,6 +91,11 @@ absl::Status CheckAttention(const std::string& at, const ModelSpec& spec, const 
     SLUICE_RETURN_IF_ERROR(CheckGqa(at, *gqa));
   } else {
     SLUICE_RETURN_IF_ERROR(CheckMla(at, std::get<Mla>(attention.kind)));
+    // Kept out of the operations until a model asks for them.
+    if (!attention.rope.has_value()) return Bad(at, ".rope is missing, expected one with latent attention");
+    if (attention.sinks || attention.softcap.has_value() || attention.query_temperature.has_value()) {
+      return Bad(at, " has sinks, a softcap or a query temperature, expected none of them with latent attention");
+    }
   }
   if (attention.rope.has_value()) SLUICE_RETURN_IF_ERROR(CheckRope(at + ".rope", spec, attention));
   SLUICE_RETURN_IF_ERROR(Positive(at + ".scale", attention.scale));

@@ -1,74 +1,17 @@
 #include "engine/model/weights.h"
 
-#include <optional>
+#include <cstring>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/check.h"
-#include "engine/base/dequantize.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/stored_matrix.h"
 #include "engine/model/tensor_roles.h"
+#include "engine/model/tensors_by_role.h"
 
 namespace sluice {
 namespace {
-
-std::string ShapeText(absl::Span<const int64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
-
-// The tensors of a file by their meaning: all there, all of the right shape, nothing left over.
-class TensorsByRole {
- public:
-  static absl::StatusOr<TensorsByRole> Match(const ModelSpec& spec, const TensorNaming& naming,
-                                             absl::Span<const TensorView> tensors, const std::string& file) {
-    TensorsByRole matched;
-    absl::flat_hash_map<absl::string_view, const TensorView*> by_name;
-    for (const TensorView& tensor : tensors) by_name[tensor.name] = &tensor;
-    absl::flat_hash_set<absl::string_view> used;
-    for (const ExpectedTensor& expected : ExpectedTensors(spec)) {
-      const std::optional<std::string> name = FindTensorName(naming, expected.role, expected.layer);
-      if (!name.has_value()) {
-        return absl::UnimplementedError(absl::StrCat(file, ": this kind of file has no name for a tensor of shape ",
-                                                     ShapeText(expected.shape), " in layer ", expected.layer));
-      }
-      const auto it = by_name.find(*name);
-      if (it == by_name.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(file, ": tensor '", *name, "' is missing; expected shape ", ShapeText(expected.shape)));
-      }
-      const TensorView& tensor = *it->second;
-      if (tensor.shape != expected.shape) {
-        return absl::InvalidArgumentError(absl::StrCat(file, ": tensor '", *name, "' has shape ",
-                                                       ShapeText(tensor.shape), ", expected ",
-                                                       ShapeText(expected.shape)));
-      }
-      if (!CanDequantize(tensor.type)) {
-        return absl::UnimplementedError(absl::StrCat(file, ": tensor '", *name, "' is stored as ",
-                                                     TensorTypeName(tensor.type), ", which is not supported"));
-      }
-      used.insert(tensor.name);
-      matched.tensors_[{expected.role, expected.layer}] = &tensor;
-    }
-    for (const TensorView& tensor : tensors) {
-      if (used.contains(tensor.name)) continue;
-      if (IsIgnoredTensor(naming, tensor.name, int32_t(spec.layers.size()))) continue;
-      return absl::InvalidArgumentError(absl::StrCat(file, ": tensor '", tensor.name, "' of shape ",
-                                                     ShapeText(tensor.shape), " is not known for architecture '",
-                                                     spec.architecture, "'; leaving it out would change the model"));
-    }
-    return matched;
-  }
-
-  // Null if the spec does not call for it.
-  const TensorView* Find(TensorRole role, int32_t layer) const {
-    const auto it = tensors_.find({role, layer});
-    return it == tensors_.end() ? nullptr : it->second;
-  }
-
- private:
-  absl::flat_hash_map<std::pair<TensorRole, int32_t>, const TensorView*> tensors_;
-};
 
 // Brings the tensors of one layer (or of the model, layer -1) onto the device.
 class Loader {
@@ -78,48 +21,67 @@ class Loader {
 
   void SetLayer(int32_t layer) { layer_ = layer; }
 
-  // One matrix of several parts; null if the first part is not there.
+  // One matrix of several parts; null if the file has none of them.
   absl::Status Linear(std::initializer_list<TensorRole> roles, LinearLayout layout,
                       std::unique_ptr<LinearWeights>* out) {
-    std::vector<TensorView> parts;
+    std::vector<ReadTensor> parts;
+    std::vector<TensorView> views;
     for (TensorRole role : roles) {
-      const TensorView* tensor = tensors_.Find(role, layer_);
-      if (tensor == nullptr) continue;
-      parts.push_back(*tensor);
+      const StoredRole* stored = tensors_.Find(role, layer_);
+      if (stored == nullptr) continue;
+      SLUICE_ASSIGN_OR_RETURN(ReadTensor part, Read(stored->Matrix(0)));
+      views.push_back(part.view);
+      parts.push_back(std::move(part));
     }
-    if (parts.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LinearWeights>> loaded = ops_->LoadLinear(parts, layout);
-    if (!loaded.ok()) return InFile(loaded.status());
-    *out = *std::move(loaded);
-    resident_bytes_ += (*out)->resident_bytes();
-    return absl::OkStatus();
+    if (views.empty()) return absl::OkStatus();
+    return Keep(ops_->LoadLinear(views, layout), out);
+  }
+
+  // The same matrices of every expert.
+  absl::Status Experts(std::initializer_list<TensorRole> roles, LinearLayout layout,
+                       std::unique_ptr<ExpertWeights>* out) {
+    std::vector<ReadTensor> parts;
+    std::vector<std::vector<TensorView>> views;
+    for (TensorRole role : roles) {
+      const StoredRole& stored = *tensors_.Find(role, layer_);
+      views.resize(size_t(stored.count()));
+      for (int64_t e = 0; e < stored.count(); ++e) {
+        SLUICE_ASSIGN_OR_RETURN(ReadTensor part, Read(stored.Matrix(e)));
+        views[size_t(e)].push_back(part.view);
+        parts.push_back(std::move(part));
+      }
+    }
+    return Keep(ops_->LoadExperts(views, layout), out);
   }
 
   // One vector of several parts, each of the length that goes with it; zeros for a part that is not there, null if none
-  // is.
+  // is. Of every expert in turn where the roles are theirs.
   absl::Status Vector(std::initializer_list<std::pair<TensorRole, int64_t>> parts,
                       std::unique_ptr<VectorWeights>* out) {
-    std::vector<float> values;
-    bool any = false;
+    int64_t count = 0;
     for (const auto& [role, size] : parts) {
-      const size_t offset = values.size();
-      values.resize(offset + size_t(size));
-      const TensorView* tensor = tensors_.Find(role, layer_);
-      if (tensor == nullptr) continue;
-      any = true;
-      SLUICE_CHECK(tensor->num_elements() == size);
-      DequantizeRow(tensor->type, tensor->data.data(), size, &values[offset]);
+      if (const StoredRole* stored = tensors_.Find(role, layer_)) count = stored->count();
     }
-    if (!any) return absl::OkStatus();
+    if (count == 0) return absl::OkStatus();
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i) {
+      for (const auto& [role, size] : parts) {
+        values.resize(values.size() + size_t(size));
+        const StoredRole* stored = tensors_.Find(role, layer_);
+        if (stored == nullptr) continue;
+        SLUICE_CHECK(stored->rows() == size);
+        ReadVector(stored->Matrix(i), values.data() + values.size() - size_t(size));
+      }
+    }
     absl::StatusOr<std::unique_ptr<VectorWeights>> loaded = ops_->LoadVector(values);
     if (!loaded.ok()) return InFile(loaded.status());
     *out = *std::move(loaded);
     return absl::OkStatus();
   }
   absl::Status Vector(TensorRole role, std::unique_ptr<VectorWeights>* out) {
-    const TensorView* tensor = tensors_.Find(role, layer_);
-    if (tensor == nullptr) return absl::OkStatus();
-    return Vector({{role, tensor->num_elements()}}, out);
+    const StoredRole* stored = tensors_.Find(role, layer_);
+    if (stored == nullptr) return absl::OkStatus();
+    return Vector({{role, stored->rows()}}, out);
   }
 
   absl::Status Norm(TensorRole weight, TensorRole bias, NormWeights* out) {
@@ -129,12 +91,18 @@ class Loader {
 
   absl::Status Layer(const LayerSpec& spec, LayerWeights* out) {
     using enum TensorRole;
-    const Gqa& gqa = std::get<Gqa>(spec.attention.kind);
-    const DenseFfn& ffn = std::get<DenseFfn>(spec.ffn);
     SLUICE_RETURN_IF_ERROR(Norm(kPreAttnNorm, kPreAttnNormBias, &out->pre_attn));
     SLUICE_RETURN_IF_ERROR(Norm(kPostAttnNorm, kPostAttnNormBias, &out->post_attn));
     SLUICE_RETURN_IF_ERROR(Norm(kPreFfnNorm, kPreFfnNormBias, &out->pre_ffn));
     SLUICE_RETURN_IF_ERROR(Norm(kPostFfnNorm, kPostFfnNormBias, &out->post_ffn));
+    SLUICE_RETURN_IF_ERROR(std::visit([&](const auto& kind) { return Attention(kind, out); }, spec.attention.kind));
+    SLUICE_RETURN_IF_ERROR(Linear({kO}, LinearLayout::kStacked, &out->attn_out));
+    SLUICE_RETURN_IF_ERROR(Vector(kOBias, &out->attn_out_bias));
+    return std::visit([&](const auto& kind) { return Ffn(kind, out); }, spec.ffn);
+  }
+
+  absl::Status Attention(const Gqa& gqa, LayerWeights* out) {
+    using enum TensorRole;
     SLUICE_RETURN_IF_ERROR(Linear({kQ, kK, kV}, LinearLayout::kStacked, &out->qkv));
     SLUICE_RETURN_IF_ERROR(Vector({{kQBias, int64_t{gqa.num_heads} * gqa.head_dim},
                                    {kKBias, int64_t{gqa.num_kv_heads} * gqa.head_dim},
@@ -142,9 +110,25 @@ class Loader {
                                   &out->qkv_bias));
     SLUICE_RETURN_IF_ERROR(Vector(kQNorm, &out->q_norm));
     SLUICE_RETURN_IF_ERROR(Vector(kKNorm, &out->k_norm));
-    SLUICE_RETURN_IF_ERROR(Vector(kSinks, &out->sinks));
-    SLUICE_RETURN_IF_ERROR(Linear({kO}, LinearLayout::kStacked, &out->attn_out));
-    SLUICE_RETURN_IF_ERROR(Vector(kOBias, &out->attn_out_bias));
+    return Vector(kSinks, &out->sinks);
+  }
+
+  absl::Status Attention(const Mla& mla, LayerWeights* out) {
+    using enum TensorRole;
+    const int64_t q = int64_t{mla.num_heads} * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+    SLUICE_RETURN_IF_ERROR(
+        Linear({mla.q_lora_rank.has_value() ? kQDown : kQ, kKvDown}, LinearLayout::kStacked, &out->mla.down));
+    SLUICE_RETURN_IF_ERROR(Vector({{kQBias, mla.q_lora_rank.has_value() ? int64_t{*mla.q_lora_rank} : q},
+                                   {kKBias, int64_t{mla.kv_lora_rank} + mla.qk_rope_head_dim}},
+                                  &out->mla.down_bias));
+    SLUICE_RETURN_IF_ERROR(Vector(kQLatentNorm, &out->mla.q_latent_norm));
+    SLUICE_RETURN_IF_ERROR(Linear({kQUp}, LinearLayout::kStacked, &out->mla.q_up));
+    SLUICE_RETURN_IF_ERROR(Vector(kKvLatentNorm, &out->mla.kv_latent_norm));
+    return MlaUp(mla, &out->mla.up);
+  }
+
+  absl::Status Ffn(const DenseFfn& ffn, LayerWeights* out) {
+    using enum TensorRole;
     const int64_t width = ffn.intermediate_size;
     if (ffn.gated) {
       SLUICE_RETURN_IF_ERROR(Linear({kGate, kUp}, LinearLayout::kGateUp, &out->gate_up));
@@ -157,7 +141,64 @@ class Loader {
     return Vector(kDownBias, &out->down_bias);
   }
 
+  absl::Status Ffn(const MoeFfn& moe, LayerWeights* out) {
+    using enum TensorRole;
+    const int64_t width = moe.expert_intermediate_size;
+    MoeWeights& weights = out->moe;
+    SLUICE_RETURN_IF_ERROR(Linear({kRouter}, LinearLayout::kStacked, &weights.router));
+    SLUICE_RETURN_IF_ERROR(Vector(kRouterBias, &weights.router_bias));
+    SLUICE_RETURN_IF_ERROR(Vector(kSelectionBias, &weights.selection_bias));
+    SLUICE_RETURN_IF_ERROR(Experts({kExpertGate, kExpertUp}, LinearLayout::kGateUp, &weights.gate_up));
+    SLUICE_RETURN_IF_ERROR(Vector({{kExpertGateBias, width}, {kExpertUpBias, width}}, &weights.gate_up_bias));
+    SLUICE_RETURN_IF_ERROR(Experts({kExpertDown}, LinearLayout::kStacked, &weights.down));
+    SLUICE_RETURN_IF_ERROR(Vector(kExpertDownBias, &weights.down_bias));
+    SLUICE_RETURN_IF_ERROR(Linear({kSharedGate, kSharedUp}, LinearLayout::kGateUp, &weights.shared_gate_up));
+    return Linear({kSharedDown}, LinearLayout::kStacked, &weights.shared_down);
+  }
+
+  absl::Status MlaUp(const Mla& mla, std::unique_ptr<MlaUpWeights>* out) {
+    const MlaShape heads{mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
+                         mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
+    SLUICE_ASSIGN_OR_RETURN(const ReadTensor key_up, AllHeads(TensorRole::kKeyUp));
+    SLUICE_ASSIGN_OR_RETURN(const ReadTensor value_up, AllHeads(TensorRole::kValueUp));
+    return Keep(ops_->LoadMlaUp(key_up.view, value_up.view, heads), out);
+  }
+
  private:
+  // The matrices of all heads one after the other: [num_heads, rows, cols]. A copy, which is small.
+  absl::StatusOr<ReadTensor> AllHeads(TensorRole role) const {
+    const StoredRole& stored = *tensors_.Find(role, layer_);
+    ReadTensor all;
+    size_t bytes = 0;
+    for (int64_t head = 0; head < stored.count(); ++head) {
+      SLUICE_ASSIGN_OR_RETURN(const ReadTensor one, Read(stored.Matrix(head)));
+      if (head == 0) {
+        bytes = one.view.data.size();
+        all.bytes = std::make_unique_for_overwrite<uint8_t[]>(bytes * size_t(stored.count()));
+        all.view = {one.view.name,
+                    one.view.type,
+                    {stored.count(), stored.rows(), stored.cols()},
+                    {all.bytes.get(), bytes * size_t(stored.count())}};
+      }
+      std::memcpy(&all.bytes[bytes * size_t(head)], one.view.data.data(), bytes);
+    }
+    return all;
+  }
+
+  absl::StatusOr<ReadTensor> Read(const StoredMatrix& matrix) const {
+    absl::StatusOr<ReadTensor> read = ReadMatrix(matrix);
+    if (!read.ok()) return InFile(read.status());
+    return read;
+  }
+
+  template <typename T>
+  absl::Status Keep(absl::StatusOr<std::unique_ptr<T>> loaded, std::unique_ptr<T>* out) {
+    if (!loaded.ok()) return InFile(loaded.status());
+    *out = *std::move(loaded);
+    resident_bytes_ += (*out)->resident_bytes();
+    return absl::OkStatus();
+  }
+
   absl::Status InFile(const absl::Status& status) const {
     return absl::Status(status.code(), absl::StrCat(file_, ": ", status.message()));
   }
@@ -171,23 +212,10 @@ class Loader {
 
 }  // namespace
 
-absl::Status CheckRunnable(const ModelSpec& spec) {
-  for (const LayerSpec& layer : spec.layers) {
-    if (std::holds_alternative<Mla>(layer.attention.kind)) {
-      return absl::UnimplementedError(absl::StrCat("architecture '", spec.architecture,
-                                                   "' uses multi-head latent attention, which is not supported yet"));
-    }
-    if (std::holds_alternative<MoeFfn>(layer.ffn)) {
-      return absl::UnimplementedError(
-          absl::StrCat("architecture '", spec.architecture, "' uses a mixture of experts, which is not supported yet"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
-                                         absl::Span<const TensorView> tensors, const std::string& file, Ops* ops) {
-  SLUICE_ASSIGN_OR_RETURN(const TensorsByRole matched, TensorsByRole::Match(spec, naming, tensors, file));
+                                         absl::Span<const TensorView> tensors, const std::string& file, Ops* ops,
+                                         Fp8BlockSize fp8_block) {
+  SLUICE_ASSIGN_OR_RETURN(const TensorsByRole matched, TensorsByRole::Match(spec, naming, tensors, file, fp8_block));
   ModelWeights weights;
   Loader loader(matched, file, ops, &weights.resident_bytes);
   SLUICE_RETURN_IF_ERROR(loader.Linear({TensorRole::kTokenEmbedding}, LinearLayout::kStacked, &weights.embedding));

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Bytes of one block over all layers. REQUIRES: CheckRunnable(spec) is OK.
+// Bytes of one block over all layers.
 int64_t KvBlockBytes(const ModelSpec& spec, int32_t block_size, KvDType dtype);
 
 struct KvSizingOptions {

@@ -51,9 +51,10 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
   ModelWeights held = std::move(weights);
   const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
   SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
-  const DecoderLimits limits{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len};
+  const DecoderOptions decoder_options{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len,
+                                       options.mla_expand_from};
   SLUICE_ASSIGN_OR_RETURN(runner->decoder_,
-                          Decoder::Create(std::move(spec), std::move(held), runner->ops_.get(), limits));
+                          Decoder::Create(std::move(spec), std::move(held), runner->ops_.get(), decoder_options));
   SLUICE_RETURN_IF_ERROR(runner->WarmUp());
   return runner;
 }

@@ -18,6 +18,7 @@ struct RunnerOptions {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
+  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
 };
 
 // Owns the device, the weights, the decoder and the KV cache. One caller thread; nothing allocates on the device once

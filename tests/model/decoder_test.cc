@@ -302,16 +302,5 @@ TEST_P(DecoderTest, ASequenceGetsTheSameBitsHoweverItIsComputed) {
 INSTANTIATE_TEST_SUITE_P(Kinds, DecoderTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-TEST(DecoderRefusalTest, NamesTheFeatureItCannotRun) {
-  ModelSpec spec = ToySpec();
-  spec.layers[1].attention.kind = Mla{};
-  EXPECT_EQ(CheckRunnable(spec).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(CheckRunnable(spec).message().find("multi-head latent attention"), absl::string_view::npos);
-  spec = ToySpec();
-  spec.layers[2].ffn = MoeFfn{};
-  EXPECT_EQ(CheckRunnable(spec).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(CheckRunnable(spec).message().find("mixture of experts"), absl::string_view::npos);
-}
-
 }  // namespace
 }  // namespace sluice::testing
