@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/mapped_file.h"
 
@@ -16,12 +18,6 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxFileBytes = size_t{16} << 20;
 
-// The member `key`, or null when it is missing or JSON null.
-const Json* Member(const Json& object, absl::string_view key) {
-  const auto it = object.find(std::string(key));
-  return it == object.end() || it->is_null() ? nullptr : &*it;
-}
-
 std::optional<int64_t> AsInt(const Json& value, int64_t min, int64_t max) {
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
@@ -30,13 +26,38 @@ std::optional<int64_t> AsInt(const Json& value, int64_t min, int64_t max) {
   return n;
 }
 
+std::optional<float> AsFloat(const Json& value) {
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(std::abs(number) <= double{std::numeric_limits<float>::max()})) return std::nullopt;
+  return float(number);
+}
+
 std::string Range(int64_t min, int64_t max) { return absl::StrCat("an integer from ", min, " to ", max); }
 
 }  // namespace
 
+struct ConfigJson::Document {
+  explicit Document(Json json) : json(std::move(json)) {}
+
+  const Json json;
+  mutable Mutex mutex;
+  mutable absl::flat_hash_set<std::string> read ABSL_GUARDED_BY(mutex);  // with the objects they are in
+};
+
 struct ConfigJson::Rep {
-  std::shared_ptr<const Json> document;
+  std::shared_ptr<const Document> document;
   const Json* object;
+
+  // The member `key`, whose whole name is prefix + key, or null when it is missing or JSON null.
+  const Json* Member(const std::string& prefix, absl::string_view key) const {
+    {
+      MutexLock lock(&document->mutex);
+      document->read.insert(absl::StrCat(prefix, key));
+    }
+    const auto it = object->find(std::string(key));
+    return it == object->end() || it->is_null() ? nullptr : &*it;
+  }
 };
 
 ConfigJson::ConfigJson(std::shared_ptr<const Rep> rep, std::string name, std::string prefix)
@@ -53,22 +74,22 @@ absl::StatusOr<ConfigJson> ConfigJson::Parse(absl::string_view text, std::string
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": ", text.size(), " bytes of JSON, expected at most ", kMaxFileBytes));
   }
-  auto document = std::make_shared<const Json>(Json::parse(text.begin(), text.end(), nullptr, false));
-  if (document->is_discarded()) return absl::InvalidArgumentError(absl::StrCat(name, ": not valid JSON"));
-  if (!document->is_object()) {
+  auto document = std::make_shared<const Document>(Json::parse(text.begin(), text.end(), nullptr, false));
+  const Json& json = document->json;
+  if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(name, ": not valid JSON"));
+  if (!json.is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": found JSON of type ", document->type_name(), ", expected an object"));
+        absl::StrCat(name, ": found JSON of type ", json.type_name(), ", expected an object"));
   }
-  auto rep = std::make_shared<const Rep>(Rep{document, document.get()});
+  auto rep = std::make_shared<const Rep>(Rep{document, &json});
   return ConfigJson(std::move(rep), std::move(name), "");
 }
 
+bool ConfigJson::empty() const { return rep_->object->empty(); }
+
 bool ConfigJson::Has(absl::string_view key) const { return rep_->object->contains(std::string(key)); }
 
-bool ConfigJson::IsNull(absl::string_view key) const {
-  const auto it = rep_->object->find(std::string(key));
-  return it != rep_->object->end() && it->is_null();
-}
+bool ConfigJson::IsNull(absl::string_view key) const { return rep_->Member(prefix_, key) == nullptr && Has(key); }
 
 absl::Status ConfigJson::WrongValue(absl::string_view key, absl::string_view expected) const {
   // A long value (a whole vocabulary, say) is cut: the key says where it is. Only bytes of valid UTF-8 come in.
@@ -84,7 +105,7 @@ absl::Status ConfigJson::Missing(absl::string_view key) const {
 }
 
 absl::StatusOr<std::optional<int64_t>> ConfigJson::FindInt(absl::string_view key, int64_t min, int64_t max) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   const std::optional<int64_t> n = AsInt(*value, min, max);
   if (!n.has_value()) return WrongValue(key, Range(min, max));
@@ -103,12 +124,12 @@ absl::StatusOr<int64_t> ConfigJson::IntOr(absl::string_view key, int64_t min, in
 }
 
 absl::StatusOr<std::optional<float>> ConfigJson::FindFloat(absl::string_view key) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) return WrongValue(key, "a number");
-  const double number = value->get<double>();
-  if (!(std::abs(number) <= double{std::numeric_limits<float>::max()})) return WrongValue(key, "a finite number");
-  return std::optional<float>(float(number));
+  const std::optional<float> number = AsFloat(*value);
+  if (!number.has_value()) return WrongValue(key, "a finite number");
+  return number;
 }
 
 absl::StatusOr<float> ConfigJson::GetFloat(absl::string_view key) const {
@@ -123,7 +144,7 @@ absl::StatusOr<float> ConfigJson::FloatOr(absl::string_view key, float otherwise
 }
 
 absl::StatusOr<std::optional<bool>> ConfigJson::FindBool(absl::string_view key) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) return WrongValue(key, "true or false");
   return std::optional<bool>(value->get<bool>());
@@ -135,7 +156,7 @@ absl::StatusOr<bool> ConfigJson::BoolOr(absl::string_view key, bool otherwise) c
 }
 
 absl::StatusOr<std::optional<std::string>> ConfigJson::FindString(absl::string_view key) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) return WrongValue(key, "a string");
   return std::optional<std::string>(value->get<std::string>());
@@ -148,7 +169,7 @@ absl::StatusOr<std::string> ConfigJson::GetString(absl::string_view key) const {
 }
 
 absl::StatusOr<std::optional<ConfigJson>> ConfigJson::FindObject(absl::string_view key) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) return WrongValue(key, "an object");
   auto rep = std::make_shared<const Rep>(Rep{rep_->document, value});
@@ -157,7 +178,7 @@ absl::StatusOr<std::optional<ConfigJson>> ConfigJson::FindObject(absl::string_vi
 
 absl::StatusOr<std::optional<std::vector<int64_t>>> ConfigJson::FindInts(absl::string_view key, int64_t min,
                                                                          int64_t max) const {
-  const Json* value = Member(*rep_->object, key);
+  const Json* value = rep_->Member(prefix_, key);
   if (value == nullptr) return std::nullopt;
   std::vector<int64_t> numbers;
   const Json list = value->is_array() ? *value : Json::array({*value});
@@ -167,6 +188,50 @@ absl::StatusOr<std::optional<std::vector<int64_t>>> ConfigJson::FindInts(absl::s
     numbers.push_back(*n);
   }
   return std::optional<std::vector<int64_t>>(std::move(numbers));
+}
+
+absl::StatusOr<std::optional<std::vector<float>>> ConfigJson::FindFloats(absl::string_view key) const {
+  const Json* value = rep_->Member(prefix_, key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<float> numbers;
+  if (!value->is_array()) return WrongValue(key, "a list of numbers");
+  for (const Json& item : *value) {
+    const std::optional<float> number = AsFloat(item);
+    if (!number.has_value()) return WrongValue(key, "a list of finite numbers");
+    numbers.push_back(*number);
+  }
+  return std::optional<std::vector<float>>(std::move(numbers));
+}
+
+absl::StatusOr<std::optional<std::vector<std::string>>> ConfigJson::FindStrings(absl::string_view key) const {
+  const Json* value = rep_->Member(prefix_, key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> strings;
+  if (!value->is_array()) return WrongValue(key, "a list of strings");
+  for (const Json& item : *value) {
+    if (!item.is_string()) return WrongValue(key, "a list of strings");
+    strings.push_back(item.get<std::string>());
+  }
+  return std::optional<std::vector<std::string>>(std::move(strings));
+}
+
+std::vector<std::string> ConfigJson::UnreadKeys() const {
+  std::vector<std::string> unread;
+  MutexLock lock(&rep_->document->mutex);
+  const absl::flat_hash_set<std::string>& read = rep_->document->read;
+  const auto walk = [&](const auto& self, const Json& object, const std::string& prefix) -> void {
+    for (const auto& [key, value] : object.items()) {
+      std::string name = absl::StrCat(prefix, key);
+      if (!read.contains(name)) {
+        unread.push_back(std::move(name));
+      } else if (value.is_object()) {
+        self(self, value, name + ".");
+      }
+    }
+  };
+  walk(walk, *rep_->object, prefix_);
+  std::sort(unread.begin(), unread.end());
+  return unread;
 }
 
 }  // namespace sluice

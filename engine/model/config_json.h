@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-// Cheap to copy: objects found inside share the document. Immutable, hence thread-safe.
+// Cheap to copy: objects found inside share the document. Thread-safe: the document never changes, and what it
+// remembers of the keys asked for has a lock of its own.
 //
 // Find*: nothing when the key is missing or null (IsNull tells the two apart); Get*: an error then. A value of another
 // type, or outside the range, is an error for both.
@@ -26,6 +27,7 @@ class ConfigJson {
 
   const std::string& name() const { return name_; }
 
+  bool empty() const;
   bool Has(absl::string_view key) const;  // also if it is null
   bool IsNull(absl::string_view key) const;
 
@@ -43,9 +45,17 @@ class ConfigJson {
   absl::StatusOr<std::optional<ConfigJson>> FindObject(absl::string_view key) const;
   // An array of integers, or a single one as a list of length 1 (eos_token_id comes both ways).
   absl::StatusOr<std::optional<std::vector<int64_t>>> FindInts(absl::string_view key, int64_t min, int64_t max) const;
+  // Arrays; numbers as FindFloat.
+  absl::StatusOr<std::optional<std::vector<float>>> FindFloats(absl::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<std::string>>> FindStrings(absl::string_view key) const;
+
+  // Keys, with those of the objects they are in, that nobody has asked for: "rope_scaling.short_mscale". An object that
+  // nobody asked for is named itself, not by its keys. Sorted.
+  std::vector<std::string> UnreadKeys() const;
 
  private:
-  struct Rep;  // a JSON object and the document that owns it
+  struct Document;  // the parsed text and what has been asked of it
+  struct Rep;       // a JSON object of a document
   ConfigJson(std::shared_ptr<const Rep> rep, std::string name, std::string prefix);
 
   absl::Status WrongValue(absl::string_view key, absl::string_view expected) const;

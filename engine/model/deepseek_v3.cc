@@ -110,19 +110,18 @@ absl::StatusOr<ModelSpec> DeepseekV3FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const float eps, config.FloatOr("rms_norm_eps", 1e-6f));
   SLUICE_ASSIGN_OR_RETURN(const Mla mla, ReadMla(config));
   SLUICE_ASSIGN_OR_RETURN(const MoeFfn moe, ReadMoe(config));
-  SLUICE_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRopeConfig(config, 1e4f, spec.max_position));
+  SLUICE_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRopeConfig(config, {.max_position = spec.max_position}));
   SLUICE_ASSIGN_OR_RETURN(const bool interleaved, config.BoolOr("rope_interleave", true));
   SLUICE_ASSIGN_OR_RETURN(const bool bias, config.BoolOr("attention_bias", false));
-  spec.rope_tables.push_back(MakeRopeTable(rope.theta, mla.qk_rope_head_dim, rope.scaling));
 
   const NormParams norm{.eps = eps};
   LayerSpec layer;
   layer.pre_attn = norm;
   layer.pre_ffn = norm;
   layer.attention.kind = mla;
-  layer.attention.rope = RopeSpec{.table = 0,
-                                  .layout = interleaved ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit,
-                                  .num_rotary = mla.qk_rope_head_dim};
+  SLUICE_ASSIGN_OR_RETURN(layer.attention.rope,
+                          AddRope(config.name(), rope, mla.qk_rope_head_dim,
+                                  interleaved ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit, &spec));
   layer.attention.scale = SoftmaxScale(mla, rope.scaling);
   // A query made in one piece has no bias in this family.
   layer.attention.q_bias = bias && mla.q_lora_rank.has_value();

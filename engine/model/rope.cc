@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
@@ -51,8 +52,11 @@ absl::StatusOr<Llama3Rope> ReadLlama3(const ConfigJson& rope, int32_t original) 
 absl::StatusOr<YarnRope> ReadYarn(const ConfigJson& rope, int32_t original) {
   YarnRope yarn{.original_max_position = original};
   SLUICE_ASSIGN_OR_RETURN(yarn.factor, GetPositive(rope, "factor"));
-  SLUICE_ASSIGN_OR_RETURN(yarn.beta_fast, rope.FloatOr("beta_fast", 32));
-  SLUICE_ASSIGN_OR_RETURN(yarn.beta_slow, rope.FloatOr("beta_slow", 1));
+  SLUICE_ASSIGN_OR_RETURN(yarn.beta_fast, rope.FloatOr("beta_fast", 0));
+  SLUICE_ASSIGN_OR_RETURN(yarn.beta_slow, rope.FloatOr("beta_slow", 0));
+  // The reference takes 0 for "not given".
+  if (yarn.beta_fast == 0) yarn.beta_fast = 32;
+  if (yarn.beta_slow == 0) yarn.beta_slow = 1;
   SLUICE_ASSIGN_OR_RETURN(yarn.truncate, rope.BoolOr("truncate", true));
   SLUICE_ASSIGN_OR_RETURN(yarn.attention_factor, rope.FindFloat("attention_factor"));
   SLUICE_ASSIGN_OR_RETURN(yarn.mscale, rope.FloatOr("mscale", 0));
@@ -64,34 +68,70 @@ absl::StatusOr<YarnRope> ReadYarn(const ConfigJson& rope, int32_t original) {
   return yarn;
 }
 
-absl::StatusOr<RopeScaling> ReadScaling(const ConfigJson& config, const ConfigJson& rope, absl::string_view key,
-                                        int32_t max_position) {
+absl::StatusOr<LongRope> ReadLongRope(const ConfigJson& rope, int32_t original, int32_t max_position) {
+  LongRope longrope{.original_max_position = original};
+  for (const auto& [key, list] :
+       {std::pair("short_factor", &longrope.short_factor), std::pair("long_factor", &longrope.long_factor)}) {
+    SLUICE_ASSIGN_OR_RETURN(std::optional<std::vector<float>> factors, rope.FindFloats(key));
+    if (!factors.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(rope.name(), ": longrope has no list '", key, "'"));
+    }
+    for (float factor : *factors) {
+      if (factor > 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(rope.name(), ": RoPE key '", key, "' holds ", factor, ", expected numbers above 0"));
+    }
+    *list = *std::move(factors);
+  }
+  SLUICE_ASSIGN_OR_RETURN(const float factor, rope.FloatOr("factor", float(max_position) / float(original)));
+  SLUICE_ASSIGN_OR_RETURN(longrope.attention_factor,
+                          rope.FloatOr("attention_factor", float(LongRopeMagnitude(factor, original))));
+  return longrope;
+}
+
+absl::StatusOr<RopeScaling> ReadScaling(const ConfigJson& config, const ConfigJson& rope,
+                                        const RopeDefaults& defaults) {
   SLUICE_ASSIGN_OR_RETURN(std::optional<std::string> type, rope.FindString("rope_type"));
   if (!type.has_value()) {
     SLUICE_ASSIGN_OR_RETURN(type, rope.FindString("type"));
   }
-  if (!type.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": key '", key, "' has no 'rope_type'"));
+  // Where a file has both, they are two spellings of one thing.
+  rope.IsNull("type");
+  if (!type.has_value() && rope.Has("factor")) {
+    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": RoPE has a 'factor' but no 'rope_type'"));
   }
   constexpr absl::string_view kOriginal = "original_max_position_embeddings";
-  SLUICE_ASSIGN_OR_RETURN(int64_t original, rope.IntOr(kOriginal, 1, INT32_MAX, max_position));
-  SLUICE_ASSIGN_OR_RETURN(original, config.IntOr(kOriginal, 1, INT32_MAX, original));
-  if (*type == "default") return RopeScaling{};
+  SLUICE_ASSIGN_OR_RETURN(int64_t original, rope.IntOr(kOriginal, 1, INT32_MAX, defaults.max_position));
+  SLUICE_ASSIGN_OR_RETURN(original,
+                          config.IntOr(kOriginal, 1, INT32_MAX, defaults.original_max_position.value_or(original)));
+  if (!type.has_value() || *type == "default") return RopeScaling{};
   if (*type == "linear") {
     SLUICE_ASSIGN_OR_RETURN(const float factor, GetPositive(rope, "factor"));
     return LinearRope{factor};
   }
-  if (*type == "llama3") return ReadLlama3(rope, int32_t(original));
-  if (*type == "yarn") return ReadYarn(rope, int32_t(original));
-  if (*type == "dynamic" || *type == "longrope" || *type == "su") {
-    return absl::UnimplementedError(
-        absl::StrCat(config.name(), ": key '", key, "' asks for rope_type '", *type, "', which is not supported yet"));
+  if (*type == "dynamic") {
+    SLUICE_ASSIGN_OR_RETURN(const float factor, GetPositive(rope, "factor"));
+    return DynamicRope{factor, defaults.max_position};
   }
-  return absl::InvalidArgumentError(absl::StrCat(config.name(), ": key '", key, "' has the unknown rope_type '", *type,
-                                                 "'; known are default, linear, llama3 and yarn"));
+  if (*type == "llama3") return ReadLlama3(rope, int32_t(original));
+  // Two earlier names of longrope: Phi-3 files called it so before it had one.
+  if (*type == "longrope" || *type == "su" || (*type == "yarn" && rope.Has("short_factor"))) {
+    return ReadLongRope(rope, int32_t(original), defaults.max_position);
+  }
+  if (*type == "yarn") return ReadYarn(rope, int32_t(original));
+  return absl::InvalidArgumentError(absl::StrCat(config.name(), ": unknown rope_type '", *type,
+                                                 "'; known are default, linear, dynamic, llama3, yarn and longrope"));
+}
+
+absl::Status BadRope(const std::string& file, absl::string_view what, int64_t found, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", what, " is ", found, ", expected ", expected));
 }
 
 }  // namespace
+
+double LongRopeMagnitude(double factor, int32_t original_max_position) {
+  return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(double(original_max_position)));
+}
 
 double YarnMagnitude(double s, double k) { return s <= 1 ? 1 : 0.1 * k * std::log(s) + 1; }
 
@@ -117,8 +157,20 @@ RopeTable MakeRopeTable(double base, int32_t num_rotary, const RopeScaling& scal
     if (low == high) high += 0.001;
     table.attention_factor = YarnAttentionFactor(*yarn);
   }
+  LongRopeRule long_rule;
+  const LongRope* longrope = std::get_if<LongRope>(&scaling);
+  if (longrope != nullptr) {
+    SLUICE_CHECK(int32_t(longrope->short_factor.size()) == num_rotary / 2);
+    SLUICE_CHECK(int32_t(longrope->long_factor.size()) == num_rotary / 2);
+    long_rule.original_max_position = longrope->original_max_position;
+    table.attention_factor = longrope->attention_factor;
+  }
   for (int32_t i = 0; i < num_rotary / 2; ++i) {
     double theta = std::pow(base, -2.0 * i / num_rotary);
+    if (longrope != nullptr) {
+      long_rule.long_inv_freq.push_back(float(theta / longrope->long_factor[i]));
+      theta /= longrope->short_factor[i];
+    }
     if (const auto* linear = std::get_if<LinearRope>(&scaling)) theta /= linear->factor;
     if (const auto* llama3 = std::get_if<Llama3Rope>(&scaling)) theta = ScaleLlama3(theta, *llama3);
     if (yarn != nullptr) {
@@ -127,28 +179,68 @@ RopeTable MakeRopeTable(double base, int32_t num_rotary, const RopeScaling& scal
     }
     table.inv_freq.push_back(float(theta));
   }
+  if (longrope != nullptr) table.length_rule = std::move(long_rule);
+  if (const auto* dynamic = std::get_if<DynamicRope>(&scaling)) {
+    SLUICE_CHECK(num_rotary > 2);
+    table.length_rule = DynamicNtkRule{float(base), dynamic->factor, dynamic->max_position};
+  }
   return table;
 }
 
-absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, float default_theta, int32_t max_position) {
-  RopeConfig rope;
-  SLUICE_ASSIGN_OR_RETURN(rope.theta, config.FloatOr("rope_theta", default_theta));
-  absl::string_view key = "rope_parameters";
-  SLUICE_ASSIGN_OR_RETURN(std::optional<ConfigJson> parameters, config.FindObject(key));
-  if (parameters.has_value()) {
-    SLUICE_ASSIGN_OR_RETURN(rope.theta, parameters->FloatOr("rope_theta", rope.theta));
-  } else {
-    key = "rope_scaling";
-    SLUICE_ASSIGN_OR_RETURN(parameters, config.FindObject(key));
-  }
-  if (!(rope.theta > 1)) {
+absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const ConfigJson& rope,
+                                          const RopeDefaults& defaults) {
+  RopeConfig result;
+  SLUICE_ASSIGN_OR_RETURN(result.theta, config.FloatOr("rope_theta", defaults.theta));
+  SLUICE_ASSIGN_OR_RETURN(result.theta, rope.FloatOr("rope_theta", result.theta));
+  if (!(result.theta > 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config.name(), ": key 'rope_theta' is ", rope.theta, ", expected a number above 1"));
+        absl::StrCat(config.name(), ": key 'rope_theta' is ", result.theta, ", expected a number above 1"));
   }
-  if (parameters.has_value()) {
-    SLUICE_ASSIGN_OR_RETURN(rope.scaling, ReadScaling(config, *parameters, key, max_position));
+  SLUICE_ASSIGN_OR_RETURN(result.partial_rotary_factor, config.FloatOr("partial_rotary_factor", 1));
+  SLUICE_ASSIGN_OR_RETURN(result.partial_rotary_factor,
+                          rope.FloatOr("partial_rotary_factor", result.partial_rotary_factor));
+  if (!(result.partial_rotary_factor > 0 && result.partial_rotary_factor <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": key 'partial_rotary_factor' is ",
+                                                   result.partial_rotary_factor,
+                                                   ", expected a number above 0 and at most 1"));
   }
-  return rope;
+  SLUICE_ASSIGN_OR_RETURN(result.scaling, ReadScaling(config, rope, defaults));
+  return result;
+}
+
+absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const RopeDefaults& defaults) {
+  // An old-style object, if there is one, is what its author meant; an empty one is none.
+  SLUICE_ASSIGN_OR_RETURN(std::optional<ConfigJson> rope, config.FindObject("rope_scaling"));
+  if (!rope.has_value() || rope->empty()) {
+    SLUICE_ASSIGN_OR_RETURN(rope, config.FindObject("rope_parameters"));
+  }
+  if (!rope.has_value()) {
+    SLUICE_ASSIGN_OR_RETURN(rope, ConfigJson::Parse("{}", config.name()));
+  }
+  return ReadRopeConfig(config, *rope, defaults);
+}
+
+absl::StatusOr<RopeSpec> AddRope(const std::string& file, const RopeConfig& rope, int32_t head_dim, RopeLayout layout,
+                                 ModelSpec* spec) {
+  // Factors like 0.4 are not exact; the small addition keeps 0.4 * 80 from becoming 31.
+  const double exact = double(head_dim) * double{rope.partial_rotary_factor};
+  const int32_t num_rotary = int32_t(std::min(exact + 1e-4, double{1 << 20}));
+  if (num_rotary < 2 || num_rotary % 2 != 0 || num_rotary > (1 << 16)) {
+    return BadRope(file, "the number of rotating dimensions of a head", num_rotary, "an even number from 2 to 65536");
+  }
+  if (const auto* longrope = std::get_if<LongRope>(&rope.scaling)) {
+    for (const std::vector<float>* list : {&longrope->short_factor, &longrope->long_factor}) {
+      if (list->size() == size_t(num_rotary) / 2) continue;
+      return BadRope(file, "the length of longrope's short_factor or long_factor", int64_t(list->size()),
+                     absl::StrCat(num_rotary / 2, ", one for each pair of dimensions"));
+    }
+  }
+  if (std::holds_alternative<DynamicRope>(rope.scaling) && num_rotary == 2) {
+    return BadRope(file, "the number of rotating dimensions of a head", 2, "more for dynamic RoPE");
+  }
+  const RopeSpec result{.table = int32_t(spec->rope_tables.size()), .layout = layout, .num_rotary = num_rotary};
+  spec->rope_tables.push_back(MakeRopeTable(rope.theta, num_rotary, rope.scaling));
+  return result;
 }
 
 }  // namespace sluice

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/model/config_json.h"
@@ -14,6 +16,12 @@ namespace sluice {
 // theta_i / factor (position interpolation; Chen et al. 2023, arXiv:2306.15595).
 struct LinearRope {
   float factor = 1;
+};
+
+// The base grows with the length of the sequence (DynamicNtkRule in base/rope_table.h).
+struct DynamicRope {
+  float factor = 1;
+  int32_t max_position = 0;
 };
 
 // Long wavelengths are divided by `factor`, short ones kept, those between blended (Llama 3.1).
@@ -35,9 +43,18 @@ struct YarnRope {
   float mscale = 0, mscale_all_dim = 0;  // DeepSeek; 0: not given
 };
 
-using RopeScaling = std::variant<std::monostate, LinearRope, Llama3Rope, YarnRope>;
+// A divisor for each frequency, of which there are two lists: one for sequences up to `original_max_position` tokens
+// and one for longer ones (Ding et al. 2024, arXiv:2402.13753).
+struct LongRope {
+  std::vector<float> short_factor = {}, long_factor = {};  // [num_rotary / 2]
+  int32_t original_max_position = 4096;
+  float attention_factor = 1;
+};
 
-// theta_i = base^(-2i / num_rotary), scaled. REQUIRES: base > 0, num_rotary even and >= 2.
+using RopeScaling = std::variant<std::monostate, LinearRope, DynamicRope, Llama3Rope, YarnRope, LongRope>;
+
+// theta_i = base^(-2i / num_rotary), scaled. REQUIRES: base > 0, num_rotary even and >= 2; more than 2 for DynamicRope;
+// lists of num_rotary / 2 for LongRope.
 RopeTable MakeRopeTable(double base, int32_t num_rotary, const RopeScaling& scaling);
 
 // 1 for s <= 1, else 0.1 k ln(s) + 1: the magnitude correction of YaRN.
@@ -49,14 +66,35 @@ struct YarnRamp {
 };
 YarnRamp FindYarnRamp(double base, int32_t num_rotary, const YarnRope& yarn);
 
+// sqrt(1 + ln(factor) / ln(original_max_position)), 1 for factors up to 1: what LongRope multiplies cos and sin by
+// unless told otherwise.
+double LongRopeMagnitude(double factor, int32_t original_max_position);
+
 struct RopeConfig {
   float theta = 1e4f;
+  float partial_rotary_factor = 1;  // of the head, the part that rotates
   RopeScaling scaling;
 };
 
+// What a config.json leaves to its family and to its other keys.
+struct RopeDefaults {
+  float theta = 1e4f;
+  int32_t max_position = 0;  // max_position_embeddings
+  // A context before stretching that the family knows: like a top-level `original_max_position_embeddings`, which wins
+  // over it, it wins over the one beside the scaling. None: max_position, where no key says otherwise.
+  std::optional<int32_t> original_max_position = {};
+};
+
 // Reads RoPE from a config.json, in both of its spellings: `rope_theta` with `rope_scaling`, or `rope_parameters` as
-// transformers 5 writes it. UNIMPLEMENTED for a scaling whose table depends on the request's length, INVALID_ARGUMENT
-// for an unknown one; both name the key.
-absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, float default_theta, int32_t max_position);
+// transformers 5 writes it. INVALID_ARGUMENT for an unknown scaling or a missing or odd number, naming the key.
+absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const RopeDefaults& defaults);
+// The same from one of several objects in `rope_parameters`, where each kind of layer has its own.
+absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const ConfigJson& rope,
+                                          const RopeDefaults& defaults);
+
+// Adds the table for heads of `head_dim` dimensions to the spec. `file` stands for the source in errors, which say what
+// does not go together: an odd number of dimensions, a list of another length.
+absl::StatusOr<RopeSpec> AddRope(const std::string& file, const RopeConfig& rope, int32_t head_dim, RopeLayout layout,
+                                 ModelSpec* spec);
 
 }  // namespace sluice
