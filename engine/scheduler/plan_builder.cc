@@ -85,7 +85,7 @@ void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, St
     plan->row_starts.push_back(plan->num_tokens());
     plan->context_lens.push_back(ContextLen(s));
     plan->prompt_lens.push_back(s.num_prompt_tokens);
-    plan->rope_lengths.push_back(s.num_prompt_tokens + s.request.max_tokens);
+    plan->rope_lengths.push_back(s.num_prompt_tokens + s.request.sampling.max_tokens);
     plan->seq_slots.push_back(s.slot);
   }
 }
