@@ -10,6 +10,7 @@
 #include "engine/ops/cpu/ffn.h"
 #include "engine/ops/cpu/kv_cache.h"
 #include "engine/ops/cpu/logits.h"
+#include "engine/ops/cpu/moe.h"
 #include "engine/ops/cpu/project.h"
 #include "engine/ops/cpu/qkv.h"
 #include "engine/ops/cpu/rope.h"
@@ -47,9 +48,9 @@ class CpuOps : public Ops {
     return std::make_unique<CpuLinear>(std::move(packed));
   }
 
-  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>>,
-                                                             LinearLayout) override {
-    return absl::UnimplementedError("mixtures of experts are not supported yet");
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>> experts,
+                                                             LinearLayout layout) override {
+    return CpuExperts::Load(context_, experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
                                                           const MlaShape&) override {
@@ -111,7 +112,7 @@ class CpuOps : public Ops {
   void Project(const ProjectArgs& args) override { CpuProject(context_, args); }
   void MlaQkv(const MlaQkvArgs&) override { SLUICE_CHECK(false); }
   void MlaAttention(const MlaAttentionArgs&) override { SLUICE_CHECK(false); }
-  void Moe(const MoeArgs&) override { SLUICE_CHECK(false); }
+  void Moe(const MoeArgs& args) override { CpuMoe(context_, args, moe_scratch_); }
   void Ffn(const DenseFfnArgs& args) override { CpuFfn(context_, args); }
 
   void Logits(const LogitsArgs& args) override {
@@ -147,6 +148,7 @@ class CpuOps : public Ops {
 
   CpuContext context_;
   CpuAttention attention_;
+  MoeScratch moe_scratch_;
   CpuSampler sampler_;
   std::shared_ptr<uint8_t> logits_;  // [max_logits][logits_stride]
   int64_t logits_stride_ = 0, max_logits_ = 0, vocab_ = 0;
