@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -69,6 +70,9 @@ class Gguf {
   absl::Span<const TensorView> tensors() const { return tensors_; }
   // Null when there is none of that name.
   const TensorView* FindTensor(absl::string_view name) const;
+
+  // The file itself, for whoever keeps strings and copies of tensors() alive without this object; empty after Parse.
+  MappedFile TakeFile() && { return std::move(file_); }
 
  private:
   enum class Type : uint8_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };

@@ -11,11 +11,118 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/log.h"
 #include "engine/base/status_macros.h"
+#include "engine/io/gguf.h"
+#include "engine/io/model_folder.h"
+#include "engine/io/safetensors_folder.h"
 #include "engine/model/gguf_tokenizer.h"
+#include "engine/model/quantization_config.h"
+#include "engine/model/registry.h"
+#include "engine/model/summary.h"
+#include "engine/model/unknown_keys.h"
 
 namespace sluice {
 namespace {
+
+absl::Status InFile(const std::string& file, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
+}
+
+constexpr absl::string_view kGenerationConfig = "generation_config.json";
+
+absl::StatusOr<ConfigJson> OpenJson(const ModelFolder& folder, absl::string_view name) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, folder.Find(name));
+  return ConfigJson::Open(path);
+}
+
+// GGUF.
+
+// generation_config.json beside the file wins over the file's own recommendations, field by field.
+absl::Status ReadGgufGeneration(const Gguf& gguf, LoadedModel* model) {
+  GenerationConfig& config = model->generation;
+  SLUICE_ASSIGN_OR_RETURN(config, ReadGenerationConfig(gguf));
+  const std::filesystem::path parent = std::filesystem::path(model->path).parent_path();
+  SLUICE_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(parent.empty() ? "." : parent.string()));
+  if (!folder.Has(kGenerationConfig)) return absl::OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const ConfigJson json, OpenJson(folder, kGenerationConfig));
+  SLUICE_ASSIGN_OR_RETURN(GenerationConfig other, ReadGenerationConfig(json));
+  if (other.temperature.has_value()) config.temperature = other.temperature;
+  if (other.top_p.has_value()) config.top_p = other.top_p;
+  if (other.top_k.has_value()) config.top_k = other.top_k;
+  if (other.min_p.has_value()) config.min_p = other.min_p;
+  if (other.repetition_penalty.has_value()) config.repetition_penalty = other.repetition_penalty;
+  config.eos_token_ids = std::move(other.eos_token_ids);
+  return absl::OkStatus();
+}
+
+// Fills all that the file says; returns its tokenizer, if it has one.
+absl::StatusOr<std::optional<TokenizerSpec>> OpenGguf(LoadedModel* model) {
+  SLUICE_ASSIGN_OR_RETURN(Gguf file, Gguf::Open(model->path));
+  SLUICE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(file));
+  SLUICE_ASSIGN_OR_RETURN(model->spec, ReadModelSpec(file));
+  model->naming = &architecture->gguf_tensors;
+  model->tensors.assign(file.tensors().begin(), file.tensors().end());
+  SLUICE_RETURN_IF_ERROR(ReadGgufGeneration(file, model));
+  SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> tokenizer, ReadTokenizerSpec(file));
+  if (tokenizer.has_value()) {
+    SLUICE_ASSIGN_OR_RETURN(const std::optional<absl::string_view> chat_template,
+                            file.FindString("tokenizer.chat_template"));
+    model->chat_template = std::string(chat_template.value_or(""));
+  }
+  model->files.push_back(std::move(file).TakeFile());
+  return tokenizer;
+}
+
+// Hugging Face folders.
+
+absl::StatusOr<std::optional<TokenizerSpec>> ReadFolderText(const ModelFolder& folder, LoadedModel*) {
+  if (folder.Has("tokenizer.json")) LogWarning(absl::StrCat(folder.path(), ": tokenizer.json is not read yet"));
+  return std::nullopt;
+}
+
+// End tokens are those of generation_config.json, and only where there is none those of config.json.
+absl::Status ReadFolderGeneration(const ModelFolder& folder, const ConfigJson& config, LoadedModel* model) {
+  if (folder.Has(kGenerationConfig)) {
+    SLUICE_ASSIGN_OR_RETURN(const ConfigJson json, OpenJson(folder, kGenerationConfig));
+    SLUICE_ASSIGN_OR_RETURN(model->generation, ReadGenerationConfig(json));
+    return absl::OkStatus();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> eos, config.FindInts("eos_token_id", 0, INT32_MAX));
+  if (eos.has_value()) model->generation.eos_token_ids.assign(eos->begin(), eos->end());
+  return absl::OkStatus();
+}
+
+absl::Status ReadFolderTensors(const ModelFolder& folder, LoadedModel* model) {
+  SLUICE_ASSIGN_OR_RETURN(std::vector<Safetensors> files, OpenSafetensors(folder));
+  for (Safetensors& file : files) {
+    model->tensors.insert(model->tensors.end(), file.tensors().begin(), file.tensors().end());
+    model->files.push_back(std::move(file).TakeFile());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<TokenizerSpec>> OpenFolder(LoadedModel* model) {
+  SLUICE_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(model->path));
+  SLUICE_ASSIGN_OR_RETURN(const ConfigJson config, OpenJson(folder, "config.json"));
+  SLUICE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(config));
+  SLUICE_ASSIGN_OR_RETURN(model->spec, ReadModelSpec(config));
+  SLUICE_ASSIGN_OR_RETURN(const QuantizationConfig quantization, ReadQuantizationConfig(config));
+  model->naming = &architecture->config_tensors;
+  model->fp8_block = {quantization.block_rows, quantization.block_cols};
+  // Stored as plain bytes, which would be counted as what they are not.
+  if (quantization.kind == Quantization::kMxfp4) model->weight_type = "MXFP4";
+  SLUICE_RETURN_IF_ERROR(ReadFolderTensors(folder, model));
+  SLUICE_RETURN_IF_ERROR(ReadFolderGeneration(folder, config, model));
+  if (const std::vector<std::string> unknown = UnknownKeys(config); !unknown.empty()) {
+    LogWarning(absl::StrCat(config.name(), ": keys that are not known and may change what the model computes: ",
+                            absl::StrJoin(unknown, ", ")));
+  }
+  return ReadFolderText(folder, model);
+}
+
+// Both.
 
 // The type that holds the most weights.
 std::string MainWeightType(absl::Span<const TensorView> tensors) {
@@ -26,55 +133,58 @@ std::string MainWeightType(absl::Span<const TensorView> tensors) {
   return most == elements.end() ? "" : TensorTypeName(most->first);
 }
 
-absl::Status ReadText(LoadedModel* model) {
-  SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> spec, ReadTokenizerSpec(model->file));
-  if (!spec.has_value()) return absl::OkStatus();
-  if (spec->tokens.size() > size_t(model->spec.vocab_size)) {
-    return absl::InvalidArgumentError(absl::StrCat(model->path, ": the tokenizer has ", spec->tokens.size(),
-                                                   " tokens, but the embedding only ", model->spec.vocab_size,
-                                                   " rows"));
+// Published models have added tokens that the embedding lacks (Gemma 3's picture token beside a text-only model); text
+// that holds one is refused when it is sent. Ordinary tokens without a row mean that the files do not belong together.
+absl::Status CheckVocabulary(const TokenizerSpec& spec, const LoadedModel& model) {
+  const size_t num_rows = size_t(model.spec.vocab_size), num_tokens = spec.tokens.size();
+  for (size_t id = num_rows; id < num_tokens; ++id) {
+    const TokenType type = id < spec.types.size() ? spec.types[id] : TokenType::kNormal;
+    if (type != TokenType::kNormal && type != TokenType::kByte) continue;
+    return absl::InvalidArgumentError(absl::StrCat(model.path, ": the tokenizer has ", num_tokens,
+                                                   " tokens, but the embedding only ", num_rows, " rows"));
   }
-  absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Create(*std::move(spec));
-  if (!tokenizer.ok()) {
-    return absl::Status(tokenizer.status().code(), absl::StrCat(model->path, ": ", tokenizer.status().message()));
+  if (num_tokens > num_rows) {
+    LogWarning(absl::StrCat(model.path, ": the tokenizer has ", num_tokens - num_rows,
+                            " added tokens that the model does not know; text with one of them is refused"));
   }
-  model->tokenizer = *std::move(tokenizer);
-  SLUICE_ASSIGN_OR_RETURN(const std::optional<absl::string_view> chat_template,
-                          model->file.FindString("tokenizer.chat_template"));
-  model->chat_template = std::string(chat_template.value_or(""));
   return absl::OkStatus();
 }
 
-// generation_config.json beside the file wins over the file's own recommendations, field by field.
-absl::Status ReadGeneration(LoadedModel* model) {
-  SLUICE_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(model->file));
-  const std::string beside = (std::filesystem::path(model->path).parent_path() / "generation_config.json").string();
-  std::error_code error;
-  if (std::filesystem::exists(beside, error)) {
-    SLUICE_ASSIGN_OR_RETURN(const ConfigJson json, ConfigJson::Open(beside));
-    SLUICE_ASSIGN_OR_RETURN(const GenerationConfig other, ReadGenerationConfig(json));
-    if (other.temperature.has_value()) config.temperature = other.temperature;
-    if (other.top_p.has_value()) config.top_p = other.top_p;
-    if (other.top_k.has_value()) config.top_k = other.top_k;
-    if (other.min_p.has_value()) config.min_p = other.min_p;
-    if (other.repetition_penalty.has_value()) config.repetition_penalty = other.repetition_penalty;
-    config.eos_token_ids = other.eos_token_ids;
-  }
+absl::Status MakeTokenizer(TokenizerSpec spec, LoadedModel* model) {
+  SLUICE_RETURN_IF_ERROR(CheckVocabulary(spec, *model));
+  absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Create(std::move(spec));
+  if (!tokenizer.ok()) return InFile(model->path, tokenizer.status());
+  model->tokenizer = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+// Those that the publisher names and those of the tokenizer.
+void CollectEndTokens(LoadedModel* model) {
   std::vector<int32_t>& eos = model->eos_token_ids;
-  eos = std::exchange(config.eos_token_ids, {});
-  for (int32_t id : eos) {
-    if (id < model->spec.vocab_size) continue;
-    return absl::InvalidArgumentError(absl::StrCat(beside, ": key 'eos_token_id' has ", id,
-                                                   ", expected ids below the vocabulary's ", model->spec.vocab_size));
-  }
+  eos = std::exchange(model->generation.eos_token_ids, {});
   if (model->tokenizer != nullptr) {
     const absl::Span<const int32_t> ids = model->tokenizer->end_of_generation_ids();
     eos.insert(eos.end(), ids.begin(), ids.end());
   }
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
-  model->generation = std::move(config);
-  return absl::OkStatus();
+  while (!eos.empty() && eos.back() >= model->spec.vocab_size) {
+    LogWarning(absl::StrCat(model->path, ": end token ", eos.back(), " is left out: the model's vocabulary has only ",
+                            model->spec.vocab_size, " tokens"));
+    eos.pop_back();
+  }
+}
+
+std::string Describe(const LoadedModel& model) {
+  const size_t n = model.files.size();
+  return absl::StrCat(model.path, ": ", model.spec.architecture, ", ", FormatCount(model.num_parameters),
+                      " parameters, ", FormatBytes(model.file_bytes), " in ", model.tensors.size(), " tensors, mostly ",
+                      model.weight_type, ", of ", n, n == 1 ? " file; " : " files; ",
+                      model.tokenizer == nullptr
+                          ? "no tokenizer: serves token ids only"
+                          : absl::StrCat("tokenizer of ", model.tokenizer->vocab_size(), " tokens"),
+                      model.chat_template.empty() ? ", no chat template" : ", chat template", "; end tokens ",
+                      model.eos_token_ids.empty() ? "none" : absl::StrJoin(model.eos_token_ids, ", "));
 }
 
 // Takes whole pages inside `bytes` out of the process's resident memory; the file still backs them.
@@ -89,27 +199,24 @@ void ReleasePages(absl::Span<const uint8_t> bytes) {
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadModel(const std::string& path) {
+  LoadedModel model;
+  model.path = path;
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": serving a folder is not supported yet; expected a GGUF file"));
-  }
-  SLUICE_ASSIGN_OR_RETURN(Gguf file, Gguf::Open(path));
-  LoadedModel model(path, std::move(file));
-  SLUICE_ASSIGN_OR_RETURN(model.architecture, FindArchitecture(model.file));
-  SLUICE_ASSIGN_OR_RETURN(model.spec, ReadModelSpec(model.file));
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> tokenizer, is_folder ? OpenFolder(&model) : OpenGguf(&model));
   model.num_parameters = NumParameters(model.spec);
-  model.weight_type = MainWeightType(model.file.tensors());
-  for (const TensorView& tensor : model.file.tensors()) model.file_bytes += int64_t(tensor.data.size());
-  SLUICE_RETURN_IF_ERROR(ReadText(&model));
-  SLUICE_RETURN_IF_ERROR(ReadGeneration(&model));
+  if (model.weight_type.empty()) model.weight_type = MainWeightType(model.tensors);
+  for (const TensorView& tensor : model.tensors) model.file_bytes += int64_t(tensor.data.size());
+  if (tokenizer.has_value()) SLUICE_RETURN_IF_ERROR(MakeTokenizer(*std::move(tokenizer), &model));
+  CollectEndTokens(&model);
+  LogInfo(Describe(model));
   return model;
 }
 
 absl::StatusOr<ModelWeights> LoadWeights(const LoadedModel& model, Ops* ops) {
   absl::StatusOr<ModelWeights> weights =
-      LoadWeights(model.spec, model.architecture->gguf_tensors, model.file.tensors(), model.path, ops);
-  for (const TensorView& tensor : model.file.tensors()) ReleasePages(tensor.data);
+      LoadWeights(model.spec, *model.naming, model.tensors, model.path, ops, model.fp8_block);
+  for (const TensorView& tensor : model.tensors) ReleasePages(tensor.data);
   return weights;
 }
 
