@@ -34,6 +34,7 @@ enum class MaskKind : uint8_t {
 struct AttentionMask {
   MaskKind kind = MaskKind::kFull;
   int32_t size = 0;  // tokens; unused for kFull
+  bool operator==(const AttentionMask&) const = default;
 };
 
 enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGeluErf, kSwigluOai };

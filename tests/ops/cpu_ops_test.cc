@@ -17,16 +17,6 @@ std::unique_ptr<Ops> MakeCpuOps(int num_threads = 2, ActivationType activations 
   return NewCpuOps({num_threads, isa, activations}).value();
 }
 
-// Lengths around pages, tiles and splits; several sequences in a step, some decoding, some in chunks, one with no row.
-Schedule RaggedSchedule() {
-  return {{{0, 15}, {1, 1}, {2, 64}, {3, 255}},
-          {{0, 1}, {1, 1}, {2, 1}, {3, 1}},
-          {{3, 1}, {1, 0}, {0, 1}},
-          {{2, 40}, {0, 1}, {3, 30}, {1, 1}},
-          {{4, 300}, {0, 5}},
-          {{4, 1}, {0, 1}}};
-}
-
 void ExpectClose(const Trace& got, const Trace& want, double tolerance) {
   ASSERT_EQ(got.size(), want.size());
   double q = 0, attention = 0, after_attention = 0, after_ffn = 0, logits = 0;

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "engine/ops/ops.h"
+#include "tests/ops/paged_batch.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice {
@@ -36,6 +36,7 @@ struct LayerConfig {
   float embedding_scale = 1;
   std::optional<RopeLayout> rope = RopeLayout::kHalfSplit;
   int num_rotary = 32;
+  decltype(RopeTable::length_rule) rope_rule;  // of sequences of RopeLength(sequence) tokens
   QkNormKind qk_norm = QkNormKind::kNone;
   bool qk_norm_after_rope = false;
   std::optional<float> temperature_floor;
@@ -49,12 +50,6 @@ struct LayerConfig {
   std::optional<float> logit_softcap;
 };
 
-// `count` further tokens of sequence `sequence`.
-struct Chunk {
-  int sequence, count;
-};
-using Schedule = std::vector<std::vector<Chunk>>;  // by step
-
 // What came out for one token of one sequence.
 struct RowTrace {
   std::vector<float> q, attention, after_attention, after_ffn, logits;
@@ -63,10 +58,11 @@ using Trace = std::map<std::pair<int, int>, RowTrace>;  // by (sequence, positio
 
 class LayerHarness {
  public:
-  static constexpr int kMaxPosition = 1200, kLayer = 1, kGroup = 1;
+  static constexpr int kMaxPosition = PagedBatch::kMaxPosition, kLayer = 1, kGroup = PagedBatch::kGroup;
 
   // The same config gives the same weights for every Ops.
-  LayerHarness(const LayerConfig& config, Ops* ops) : config_(config), ops_(ops), rng_(7) {
+  LayerHarness(const LayerConfig& config, Ops* ops)
+      : config_(config), ops_(ops), rng_(7), batch_(config.block_size, kBlocks * 16 / config.block_size, rng_) {
     const GqaShape& h = config.heads;
     const int q = h.num_heads * h.head_dim, k = h.num_kv_heads * h.head_dim, v = h.num_kv_heads * h.value_head_dim;
     embedding_ = Linear({{kTokens, config.d_model}}, LinearLayout::kStacked, TensorType::kF32);
@@ -89,7 +85,7 @@ class LayerHarness {
     for (int i = 0; i < config.num_rotary / 2; ++i) {
       inv_freq.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(config.num_rotary)));
     }
-    rope_ = ops->LoadRope({inv_freq, 1.1f, {}}, kMaxPosition).value();
+    rope_ = ops->LoadRope({inv_freq, 1.1f, config.rope_rule}, kMaxPosition).value();
     x_ = ops->NewActivations(kMaxTokens, config.d_model).value();
     q_ = ops->NewActivations(kMaxTokens, q).value();
     attention_ = ops->NewActivations(kMaxTokens, h.num_heads * h.value_head_dim).value();
@@ -100,35 +96,32 @@ class LayerHarness {
     shape.dtype = config.kv;
     kv_ = ops->NewKvCache(shape).value();
     EXPECT_TRUE(ops->Reserve(kMaxTokens, kMaxTokens, config.vocab).ok());
-    free_blocks_.resize(static_cast<size_t>(shape.num_blocks));
-    std::iota(free_blocks_.begin(), free_blocks_.end(), 0);
-    std::shuffle(free_blocks_.begin(), free_blocks_.end(), rng_);
   }
 
   // Runs the schedule with fresh sequences. Chunks may be split and mixed at will: traces of a token must not change.
   Trace Run(const Schedule& schedule) {
     Trace trace;
-    lengths_.clear();
-    tables_.clear();
     for (const std::vector<Chunk>& step : schedule) RunStep(step, &trace);
-    for (auto& [sequence, table] : tables_) free_blocks_.insert(free_blocks_.end(), table.begin(), table.end());
+    batch_.Reset();
     return trace;
   }
 
   // Blocks of positions before `position` are taken away from the table, as for a window layer.
-  void Forget(int sequence, int position) {
-    for (int i = 0; i < position / config_.block_size; ++i) tables_[sequence][static_cast<size_t>(i)] = -1;
-  }
+  void Forget(int sequence, int position) { batch_.Forget(sequence, position); }
   void RunStep(const std::vector<Chunk>& step, Trace* trace) {
-    MakeBatch(step);
+    batch_.Make(
+        step, [](int) { return 0; }, RopeLength);
+    ops_->BeginStep(batch_.view());
     RunLayer();
-    for (size_t row = 0; row < positions_of_rows_.size(); ++row) {
-      if (trace != nullptr) (*trace)[{sequence_of_row_[row], positions_of_rows_[row]}] = traces_[row];
+    for (size_t row = 0; row < batch_.num_rows(); ++row) {
+      if (trace != nullptr) (*trace)[batch_.key(row)] = traces_[row];
     }
   }
 
  private:
-  static constexpr int kTokens = 64, kMaxTokens = 1100, kBlocks = 200;
+  static constexpr int kTokens = PagedBatch::kTokens, kMaxTokens = 1100, kBlocks = 200;
+
+  static int RopeLength(int sequence) { return 1000 - 300 * (sequence % 3); }
 
   std::unique_ptr<LinearWeights> Linear(std::vector<std::pair<int, int>> shapes, LinearLayout layout,
                                         std::optional<TensorType> type = {}) {
@@ -148,43 +141,13 @@ class LayerHarness {
     return ops_->LoadVector(values).value();
   }
 
-  static int TokenOf(int sequence, int position) { return (position * 37 + sequence * 11 + position / 5) % kTokens; }
-
-  void MakeBatch(const std::vector<Chunk>& step) {
-    token_ids_.clear(), positions_of_rows_.clear(), sequence_of_row_.clear(), slots_.clear();
-    row_starts_ = {0}, context_lens_.clear(), logits_rows_.clear();
-    const size_t stride = static_cast<size_t>(kMaxPosition / config_.block_size + 1);
-    block_tables_.assign(stride * step.size(), -1);
-    for (size_t s = 0; s < step.size(); ++s) {
-      const auto [sequence, count] = step[s];
-      int& length = lengths_[sequence];
-      std::vector<int32_t>& table = tables_[sequence];
-      for (int i = 0; i < count; ++i, ++length) {
-        if (length % config_.block_size == 0) {
-          table.push_back(free_blocks_.back());
-          free_blocks_.pop_back();
-        }
-        token_ids_.push_back(TokenOf(sequence, length));
-        positions_of_rows_.push_back(length);
-        sequence_of_row_.push_back(sequence);
-        slots_.push_back(table.back() * config_.block_size + length % config_.block_size);
-        logits_rows_.push_back(static_cast<int32_t>(logits_rows_.size()));
-      }
-      std::copy(table.begin(), table.end(), block_tables_.begin() + static_cast<int64_t>(s * stride));
-      row_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
-      context_lens_.push_back(length);
-    }
-    groups_ = {KvGroupView{}, KvGroupView{slots_, block_tables_, static_cast<int32_t>(stride)}};
-    ops_->BeginStep({token_ids_, positions_of_rows_, row_starts_, context_lens_, groups_, logits_rows_});
-  }
-
   NormArgs Norm(const NormParams& params) const {
     return {params, norm_weight_.get(), config_.norm_bias ? norm_bias_.get() : nullptr};
   }
 
   void RunLayer() {
     const LayerConfig& c = config_;
-    traces_.assign(token_ids_.size(), {});
+    traces_.assign(batch_.num_rows(), {});
     const auto pre = c.pre_norm ? std::optional(Norm(*c.pre_norm)) : std::nullopt;
     const auto post = c.post_norm ? std::optional(Norm(*c.post_norm)) : std::nullopt;
     const auto if_biased = [&](const std::unique_ptr<VectorWeights>& b) { return c.biases ? b.get() : nullptr; };
@@ -237,20 +200,13 @@ class LayerHarness {
   const LayerConfig config_;
   Ops* const ops_;
   std::mt19937 rng_;
+  PagedBatch batch_;
   std::unique_ptr<LinearWeights> embedding_, positions_, qkv_, o_, gate_up_, down_, head_;
   std::unique_ptr<VectorWeights> norm_weight_, norm_bias_, q_norm_, k_norm_, qkv_bias_, o_bias_, gate_up_bias_,
       down_bias_, sinks_;
   std::unique_ptr<RopeTableData> rope_;
   std::unique_ptr<Activations> x_, q_, attention_;
   std::unique_ptr<KvCache> kv_;
-
-  std::vector<int32_t> free_blocks_;
-  std::map<int, int> lengths_;
-  std::map<int, std::vector<int32_t>> tables_;
-
-  std::vector<int32_t> token_ids_, positions_of_rows_, sequence_of_row_, slots_, row_starts_, context_lens_,
-      block_tables_, logits_rows_;
-  std::vector<KvGroupView> groups_;
   std::vector<RowTrace> traces_;
 };
 
@@ -287,6 +243,16 @@ inline std::vector<LayerConfig> LayerConfigs() {
   add("value_head_narrower", [](LayerConfig& c) { c.heads = {4, 2, 96, 32}, c.num_rotary = 96; });
   add("partial_rotary_half_split", [](LayerConfig& c) { c.num_rotary = 12; });
   add("partial_rotary_interleaved", [](LayerConfig& c) { c.num_rotary = 10, c.rope = RopeLayout::kInterleaved; });
+  add("longrope", [](LayerConfig& c) {
+    LongRopeRule rule{500, {}};
+    for (int i = 0; i < c.num_rotary / 2; ++i) rule.long_inv_freq.push_back(1.0f / static_cast<float>(3 + 2 * i));
+    c.rope_rule = rule;
+  });
+  add("dynamic_rope", [](LayerConfig& c) { c.rope_rule = DynamicNtkRule{1e4f, 4, 500}; });
+  add("dynamic_rope_partial_interleaved", [](LayerConfig& c) {
+    c.rope_rule = DynamicNtkRule{1e4f, 2, 600};
+    c.num_rotary = 10, c.rope = RopeLayout::kInterleaved;
+  });
   add("gpt2", [](LayerConfig& c) {
     c.pre_norm = NormParams{NormKind::kLayer, 1e-5f, 0};
     c.norm_bias = c.biases = c.learned_positions = true;

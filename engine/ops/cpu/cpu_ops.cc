@@ -10,6 +10,9 @@
 #include "engine/ops/cpu/ffn.h"
 #include "engine/ops/cpu/kv_cache.h"
 #include "engine/ops/cpu/logits.h"
+#include "engine/ops/cpu/mla_attention.h"
+#include "engine/ops/cpu/mla_qkv.h"
+#include "engine/ops/cpu/mla_weights.h"
 #include "engine/ops/cpu/moe.h"
 #include "engine/ops/cpu/project.h"
 #include "engine/ops/cpu/qkv.h"
@@ -52,9 +55,9 @@ class CpuOps : public Ops {
                                                              LinearLayout layout) override {
     return CpuExperts::Load(context_, experts, layout);
   }
-  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
-                                                          const MlaShape&) override {
-    return absl::UnimplementedError("multi-head latent attention is not supported yet");
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
+                                                          const MlaShape& heads) override {
+    return CpuMlaUp::Load(key_up, value_up, heads, &context_.pool, &context_.arena);
   }
 
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
@@ -89,6 +92,7 @@ class CpuOps : public Ops {
           absl::StrCat("no memory for ", max_logits, " rows of ", vocab_size, " logits"));
     }
     SLUICE_RETURN_IF_ERROR(attention_.Reserve(context_));
+    SLUICE_RETURN_IF_ERROR(mla_.Reserve(context_));
     return sampler_.Reserve(context_, max_logits, vocab_size);
   }
 
@@ -110,8 +114,8 @@ class CpuOps : public Ops {
   void Qkv(const QkvArgs& args) override { CpuQkv(context_, args); }
   void Attention(const AttentionArgs& args) override { attention_.Run(context_, args); }
   void Project(const ProjectArgs& args) override { CpuProject(context_, args); }
-  void MlaQkv(const MlaQkvArgs&) override { SLUICE_CHECK(false); }
-  void MlaAttention(const MlaAttentionArgs&) override { SLUICE_CHECK(false); }
+  void MlaQkv(const MlaQkvArgs& args) override { CpuMlaQkv(context_, args); }
+  void MlaAttention(const MlaAttentionArgs& args) override { mla_.Attention(context_, args); }
   void Moe(const MoeArgs& args) override { CpuMoe(context_, args, moe_scratch_); }
   void Ffn(const DenseFfnArgs& args) override { CpuFfn(context_, args); }
 
@@ -148,6 +152,7 @@ class CpuOps : public Ops {
 
   CpuContext context_;
   CpuAttention attention_;
+  CpuMla mla_;
   MoeScratch moe_scratch_;
   CpuSampler sampler_;
   std::shared_ptr<uint8_t> logits_;  // [max_logits][logits_stride]

@@ -46,6 +46,24 @@ struct AttentionRows {
   int num_rows;  // 1..kMaxAttentionRows
 };
 
+// ---------------------------------------------------------------- latent attention
+
+inline constexpr int kLatentLanes = 16;  // heads of one call
+
+// Up to 64 consecutive latent keys, in f32. A page is [key_dim][16 tokens]; the first value_dim dimensions are the
+// value.
+struct LatentTile {
+  const float* pages[kTilePages];
+  const uint8_t* next_pages[kTilePages];  // of the tile to come, in the cache's type: prefetched, never read
+  int next_value_bytes;
+  int first_token, end_token;  // visible; 0 <= first_token < end_token <= 64. What is outside does not count
+  int key_dim, value_dim;
+};
+
+// Softmax of sixteen heads of one row over a part of the keys, so far, a lane for each head:
+//   state[0..15] max, state[16..31] sums, state[32 + 16 d + lane] = sum over the keys of e^(score - max) * key[d]
+inline constexpr int kLatentHeader = 32;
+
 // ---------------------------------------------------------------- sampling
 
 struct TokenValue {
@@ -94,6 +112,11 @@ struct FloatKernels {
   void (*merge_states)(const float* state, int value_stride, float* total);
   // out[value_head_dim] = values / sum, with e^(sink - max) added to the sum if sink != nullptr.
   void (*finish_state)(const float* total, const float* sink, int value_head_dim, float* out);
+
+  // Adds a tile to the state of sixteen heads. q: [key_dim][16 heads], times the softmax scale.
+  void (*attend_latents)(const LatentTile& tile, const float* q, float* state);
+  // Merges `state` into `total` (an empty one: kEmptyMax in all lanes, then zeros).
+  void (*merge_latents)(const float* state, int value_dim, float* total);
 
   ScanResult (*scan)(const float* logits, int64_t n);
   // The first index with this value, or n.

@@ -4,6 +4,7 @@
 #include "engine/ops/cpu/activation_kernels.h"
 #include "engine/ops/cpu/attention_kernels.h"
 #include "engine/ops/cpu/float_kernel_tables.h"
+#include "engine/ops/cpu/latent_kernels.h"
 #include "engine/ops/cpu/norm_kernels.h"
 #include "engine/ops/cpu/rope_kernels.h"
 #include "engine/ops/cpu/sample_kernels.h"
@@ -27,6 +28,8 @@ constexpr FloatKernels MakeFloatKernels(Isa isa) {
   k.widen_bf16 = Widen<KvBf16>;
   k.merge_states = MergeStates;
   k.finish_state = FinishState;
+  k.attend_latents = AttendLatents;
+  k.merge_latents = MergeLatents;
   k.scan = Scan;
   k.find = Find;
   k.weigh = Weigh;

@@ -14,29 +14,36 @@ namespace sluice {
 // context would take longer to start and more memory than some models.
 class CpuRope : public RopeTableData {
  public:
-  CpuRope(const RopeTable& table, int32_t max_position)
-      : inv_freq_(table.inv_freq), attention_factor_(table.attention_factor), max_position_(max_position) {}
+  CpuRope(const RopeTable& table, int32_t max_position) : table_(table), max_position_(max_position) {}
 
   // Makes the rows of this step, unless that has been done. To be called before row().
+  // REQUIRES: the step's rope_lengths if the frequencies depend on the length.
   void Prepare(CpuContext& context, RopeLayout layout) const;
   // For FloatKernels::rope, which describes it.
   const float* row(RopeLayout layout, int row) const {
     return steps_[static_cast<size_t>(layout)].rows.data<float>() + row * 2 * num_rotary();
   }
-  int num_rotary() const { return 2 * static_cast<int>(inv_freq_.size()); }
+  int num_rotary() const { return 2 * static_cast<int>(table_.inv_freq.size()); }
 
  private:
   struct Step {
     uint64_t step = 0;
     AlignedBuffer rows;  // [rows][2 * num_rotary]
   };
+  // The frequencies of the sequence that is `s`-th in the step; decoding sequences keep their places for long.
+  struct SequenceFreq {
+    int32_t length = -1;
+    std::vector<float> inv_freq;
+  };
 
-  void MakeRow(RopeLayout layout, int64_t position, float* out) const;
+  void PrepareSequences(const CpuContext& context) const;
+  void MakeRow(RopeLayout layout, int64_t position, const std::vector<float>& inv_freq, float* out) const;
 
-  const std::vector<float> inv_freq_;
-  const float attention_factor_;
+  const RopeTable table_;
   const int32_t max_position_;
-  mutable std::array<Step, 2> steps_;  // by RopeLayout; a cache of the running step
+  // Caches of the running step.
+  mutable std::array<Step, 2> steps_;            // by RopeLayout
+  mutable std::vector<SequenceFreq> sequences_;  // empty unless the table depends on the length
 };
 
 }  // namespace sluice
