@@ -176,6 +176,12 @@ absl::StatusOr<std::optional<ConfigJson>> ConfigJson::FindObject(absl::string_vi
   return std::optional<ConfigJson>(ConfigJson(std::move(rep), name_, absl::StrCat(prefix_, key, ".")));
 }
 
+absl::StatusOr<ConfigJson> ConfigJson::GetObject(absl::string_view key) const {
+  SLUICE_ASSIGN_OR_RETURN(std::optional<ConfigJson> value, FindObject(key));
+  if (!value.has_value()) return Missing(key);
+  return *std::move(value);
+}
+
 absl::StatusOr<std::optional<std::vector<int64_t>>> ConfigJson::FindInts(absl::string_view key, int64_t min,
                                                                          int64_t max) const {
   const Json* value = rep_->Member(prefix_, key);
@@ -215,6 +221,8 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ConfigJson::FindStrings(
   return std::optional<std::vector<std::string>>(std::move(strings));
 }
 
+void ConfigJson::Ignore(absl::string_view key) const { rep_->Member(prefix_, key); }
+
 std::vector<std::string> ConfigJson::UnreadKeys() const {
   std::vector<std::string> unread;
   MutexLock lock(&rep_->document->mutex);
@@ -222,6 +230,7 @@ std::vector<std::string> ConfigJson::UnreadKeys() const {
   const auto walk = [&](const auto& self, const Json& object, const std::string& prefix) -> void {
     for (const auto& [key, value] : object.items()) {
       std::string name = absl::StrCat(prefix, key);
+      if (value.is_null()) continue;
       if (!read.contains(name)) {
         unread.push_back(std::move(name));
       } else if (value.is_object()) {

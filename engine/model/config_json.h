@@ -43,14 +43,17 @@ class ConfigJson {
   absl::StatusOr<std::optional<std::string>> FindString(absl::string_view key) const;
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
   absl::StatusOr<std::optional<ConfigJson>> FindObject(absl::string_view key) const;
+  absl::StatusOr<ConfigJson> GetObject(absl::string_view key) const;
   // An array of integers, or a single one as a list of length 1 (eos_token_id comes both ways).
   absl::StatusOr<std::optional<std::vector<int64_t>>> FindInts(absl::string_view key, int64_t min, int64_t max) const;
   // Arrays; numbers as FindFloat.
   absl::StatusOr<std::optional<std::vector<float>>> FindFloats(absl::string_view key) const;
   absl::StatusOr<std::optional<std::vector<std::string>>> FindStrings(absl::string_view key) const;
 
+  // Says that a key has no bearing: it counts as asked for.
+  void Ignore(absl::string_view key) const;
   // Keys, with those of the objects they are in, that nobody has asked for: "rope_scaling.short_mscale". An object that
-  // nobody asked for is named itself, not by its keys. Sorted.
+  // nobody asked for is named itself, not by its keys; a null is as good as missing. Sorted.
   std::vector<std::string> UnreadKeys() const;
 
  private:

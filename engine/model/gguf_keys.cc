@@ -217,6 +217,14 @@ absl::StatusOr<ModelSpec> ReadGgufDecoder(const GgufKeys& keys, RopeLayout layou
   return spec;
 }
 
+absl::Status SetMasksByPattern(const GgufKeys& keys, const AttentionMask& mask, int32_t pattern, ModelSpec* spec) {
+  SLUICE_ASSIGN_OR_RETURN(pattern, keys.IntOr("attention.sliding_window_pattern", 1, kMax, pattern));
+  for (size_t i = 0; i < spec->layers.size(); ++i) {
+    if (int64_t(i + 1) % pattern != 0) spec->layers[i].attention.mask = mask;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<MoeFfn>> ReadGgufMoe(const GgufKeys& keys, size_t num_layers) {
   SLUICE_ASSIGN_OR_RETURN(const int32_t num_experts, keys.IntOr("expert_count", 0, kMax, 0));
   if (num_experts == 0) return std::nullopt;

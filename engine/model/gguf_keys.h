@@ -63,6 +63,10 @@ absl::StatusOr<RopeSpec> AddRope(const GgufKeys& keys, const RopeConfig& rope, i
 // that the file has for its first layer. Most families start from here.
 absl::StatusOr<ModelSpec> ReadGgufDecoder(const GgufKeys& keys, RopeLayout layout);
 
+// Gives every layer `mask` but those whose index + 1 is a multiple of attention.sliding_window_pattern (`pattern` where
+// the file does not say), which stay as they are.
+absl::Status SetMasksByPattern(const GgufKeys& keys, const AttentionMask& mask, int32_t pattern, ModelSpec* spec);
+
 // The mixture of experts that expert_count > 0 announces, without its scores: expert_used_count, and
 // expert_feed_forward_length or else feed_forward_length. Nothing without one.
 absl::StatusOr<std::optional<MoeFfn>> ReadGgufMoe(const GgufKeys& keys, size_t num_layers);

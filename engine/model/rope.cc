@@ -96,7 +96,7 @@ absl::StatusOr<RopeScaling> ReadScaling(const ConfigJson& config, const ConfigJs
     SLUICE_ASSIGN_OR_RETURN(type, rope.FindString("type"));
   }
   // Where a file has both, they are two spellings of one thing.
-  rope.IsNull("type");
+  rope.Ignore("type");
   if (!type.has_value() && rope.Has("factor")) {
     return absl::InvalidArgumentError(absl::StrCat(config.name(), ": RoPE has a 'factor' but no 'rope_type'"));
   }

@@ -5,6 +5,8 @@ namespace {
 
 using enum TensorRole;
 
+constexpr TensorForm kStacked{.rows = TensorRows::kStacked};
+
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Standardized tensor names"
 constexpr TensorName kGguf[] = {
     {kTokenEmbedding, "token_embd.weight"},
@@ -20,12 +22,26 @@ constexpr TensorName kGguf[] = {
     {kKBias, "blk.{layer}.attn_k.bias"},
     {kVBias, "blk.{layer}.attn_v.bias"},
     {kOBias, "blk.{layer}.attn_output.bias"},
+    {kQNorm, "blk.{layer}.attn_q_norm.weight"},
+    {kKNorm, "blk.{layer}.attn_k_norm.weight"},
+    {kPostAttnNorm, "blk.{layer}.post_attention_norm.weight"},
+    {kPostFfnNorm, "blk.{layer}.post_ffw_norm.weight"},
     {kGate, "blk.{layer}.ffn_gate.weight"},
     {kUp, "blk.{layer}.ffn_up.weight"},
     {kDown, "blk.{layer}.ffn_down.weight"},
     {kGateBias, "blk.{layer}.ffn_gate.bias"},
     {kUpBias, "blk.{layer}.ffn_up.bias"},
     {kDownBias, "blk.{layer}.ffn_down.bias"},
+    {kRouter, "blk.{layer}.ffn_gate_inp.weight"},
+    {kExpertGate, "blk.{layer}.ffn_gate_exps.weight"},
+    {kExpertUp, "blk.{layer}.ffn_up_exps.weight"},
+    {kExpertDown, "blk.{layer}.ffn_down_exps.weight"},
+    // Other forms: gate and up in one, and, in old files, a tensor for each expert.
+    {kExpertGate, "blk.{layer}.ffn_gate_up_exps.weight", kStacked},
+    {kExpertUp, "blk.{layer}.ffn_gate_up_exps.weight", kStacked},
+    {kExpertGate, "blk.{layer}.ffn_gate.{expert}.weight"},
+    {kExpertUp, "blk.{layer}.ffn_up.{expert}.weight"},
+    {kExpertDown, "blk.{layer}.ffn_down.{expert}.weight"},
 };
 
 constexpr TensorName kHuggingFace[] = {
@@ -43,12 +59,22 @@ constexpr TensorName kHuggingFace[] = {
     {kKBias, "model.layers.{layer}.self_attn.k_proj.bias"},
     {kVBias, "model.layers.{layer}.self_attn.v_proj.bias"},
     {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
+    {kQNorm, "model.layers.{layer}.self_attn.q_norm.weight"},
+    {kKNorm, "model.layers.{layer}.self_attn.k_norm.weight"},
     {kGate, "model.layers.{layer}.mlp.gate_proj.weight"},
     {kUp, "model.layers.{layer}.mlp.up_proj.weight"},
     {kDown, "model.layers.{layer}.mlp.down_proj.weight"},
     {kGateBias, "model.layers.{layer}.mlp.gate_proj.bias"},
     {kUpBias, "model.layers.{layer}.mlp.up_proj.bias"},
     {kDownBias, "model.layers.{layer}.mlp.down_proj.bias"},
+    {kRouter, "model.layers.{layer}.mlp.gate.weight"},
+    {kExpertGate, "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight"},
+    {kExpertUp, "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"},
+    {kExpertDown, "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"},
+    // As transformers 5 keeps them.
+    {kExpertGate, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
+    {kExpertUp, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
+    {kExpertDown, "model.layers.{layer}.mlp.experts.down_proj"},
 };
 
 // The divisors of the RoPE frequencies are already in the spec's tables.
