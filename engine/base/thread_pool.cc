@@ -14,6 +14,9 @@ using std::chrono::milliseconds;
 
 // A chunk that takes longer than this asks the system whether its thread has been preempted.
 constexpr std::chrono::microseconds kLongChunk{500};
+// Chunks shorter than this are timed kChunksInRow at a time: reading the clock for each would be felt.
+constexpr std::chrono::microseconds kShortChunk{10};
+constexpr uint32_t kChunksInRow = 8;
 // One lost time slice stalls a thousand regions, so a worker without a core of its own stays away for longer each time.
 // A longest break of 320 ms already halves the speed of a quiet machine, because small daemons trigger it too.
 constexpr milliseconds kFirstBreak{5}, kLongestBreak{160};
@@ -135,11 +138,15 @@ bool ThreadPool::RunChunks(int worker) {
   bool took_long = false;
   Range range;
   auto start = SteadyClock::now();
+  uint32_t in_row = 1, num_timed = 0;
   while (Draw(worker, &range)) {
     for (uint32_t chunk = range.begin; chunk < range.end; ++chunk, ++num_run) function_(context_, chunk, worker);
+    if (num_run - num_timed < in_row) continue;
     const auto end = SteadyClock::now();
     took_long |= end - start > kLongChunk;
+    in_row = end - start < kShortChunk * (num_run - num_timed) ? kChunksInRow : 1;
     start = end;
+    num_timed = num_run;
   }
   if (num_run == 0) return false;
   // Chunks that are not yet counted keep the region alive: read its fields before counting them.
