@@ -4,7 +4,7 @@
 transformers on CPU torch, float32, eager attention and eager experts. Nothing of Sluice takes part.
 
     python3 -m venv V && V/bin/pip install torch==2.12.1 transformers==5.24.0 safetensors
-    V/bin/python tests/goldens/make.py [--only SUBSTRING]
+    V/bin/python tests/goldens/make.py [--only SUBSTRING...]
 
 Writes, per case of golden_cases.py, models/<case>/
     config.json, model*.safetensors   as transformers writes them (rewritten where the case says so)
@@ -80,7 +80,10 @@ def draw_state(case, seed):
             in_first = kind == "gpt2" and leaf != "lm_head" or kind in ("gpt_oss", "llama4_text") and value.dim() == 3
             fan_in = shape[-2] if in_first else shape[-1]
             # GPT-2's feed-forward speaks up, or the two forms of GELU could not be told apart.
-            drawn = normal(shape, (6.0 if name.endswith("mlp.c_proj.weight") else 1.5) / fan_in**0.5)
+            std = 6.0 if name.endswith("mlp.c_proj.weight") else 1.5
+            if name.endswith("experts.gate_up_proj"):
+                std = case.gate_up_std
+            drawn = normal(shape, std / fan_in**0.5)
         state[name] = drawn.to(getattr(torch, case.dtype)).float()
     if tied:
         state["lm_head.weight"] = state["transformer.wte.weight" if kind == "gpt2" else "model.embed_tokens.weight"]
@@ -141,6 +144,8 @@ def measure(case, state, sequences, goldens):
     largest = max(float(g.abs().max()) for g in goldens)
     moved = {}
     for mistake in golden_mistakes.mistakes(case, case.build_config(), state):
+        if any(part in mistake.name for part in case.blind):
+            continue
         wrong = dict(state)
         if mistake.state:
             mistake.state(wrong)
@@ -267,8 +272,9 @@ def write_readme(table):
              f"Made by `tests/goldens/make.py` with torch {torch.__version__.split('+')[0]} and transformers "
              f"{transformers.__version__} on the CPU: float32, eager attention, eager experts. The script's head says how",
              "to run it and what the files hold.", "",
-             "| case | architecture | class | stored as | sequence lengths | mistakes | least move |",
-             "|---|---|---|---|---|---|---|"]
+             "", "`model.gguf` is the same model through llama.cpp's converter (`tests/goldens/make_gguf.py`).", "",
+             "| case | architecture | class | stored as | sequence lengths | mistakes | least move | GGUF twin |",
+             "|---|---|---|---|---|---|---|---|"]
     for case in golden_cases.CASES:
         moved = table.get(case.name)
         if moved is None:
@@ -277,7 +283,7 @@ def write_readme(table):
         stored = case.quantization or {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}[case.dtype]
         stored += f", {case.shards} shards" if case.shards > 1 else ""
         lines.append(f"| {case.name} | {case.row} | {case.model_class} | {stored} | "
-                     f"{', '.join(map(str, case.lengths))} | {len(moved)} | {moved[least]:.1e} |")
+                     f"{', '.join(map(str, case.lengths))} | {len(moved)} | {moved[least]:.1e} | {case.no_gguf or 'yes'} |")
     lines += ["", "## How far each mistake moves the logits", "",
               "Largest difference of any logit, relative to the largest logit. Above 1 the model is another one.", ""]
     for case in golden_cases.CASES:
@@ -289,7 +295,7 @@ def write_readme(table):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -298,7 +304,7 @@ def main():
     table = json.loads(table_path.read_text()) if table_path.exists() else {}
     failed = []
     for case in golden_cases.CASES:
-        if args.only not in case.name:
+        if not any(part in case.name for part in args.only):
             continue
         for seed in range(1, 6):
             why, moved = make(case, seed)

@@ -16,7 +16,7 @@ struct TestSequence {
   std::vector<int32_t> tokens;  // prompt, then what was generated
   int32_t num_prompt = 0;
   int32_t num_computed = 0;
-  std::vector<int32_t> blocks;
+  std::vector<std::vector<int32_t>> blocks;  // by KV group
   SamplingParams params;
   std::vector<TokenLogprobs> logprobs;  // of generated tokens, if asked for
 };
@@ -43,16 +43,21 @@ class StepDriver {
   // Computes `sequence` alone, `chunk` tokens of its prompt at a time, until it has `num_new` new tokens.
   void Generate(TestSequence* sequence, int32_t chunk, int32_t num_new);
 
-  // Logits of all rows of `tokens` in one step, in a cache of its own: [num tokens][vocab].
-  std::vector<std::vector<float>> AllLogits(const std::vector<int32_t>& tokens);
+  // Logits of all rows of `tokens`, `chunk` of them in a step (0: as many as the runner keeps logits for), in a cache
+  // of its own: [num tokens][vocab].
+  std::vector<std::vector<float>> AllLogits(const std::vector<int32_t>& tokens, int32_t chunk = 0);
 
   // Log-probabilities of tokens 1.. of `tokens`, computed `max_num_batched_tokens` at a time.
   std::vector<float> PromptLogprobs(const std::vector<int32_t>& tokens);
 
  private:
+  StepPlan NewPlan() const;
   void AddToPlan(const Part& part, bool all_logits, StepPlan* plan);
+  // Once all parts are in.
+  void AddBlockTables(const std::vector<Part>& parts, StepPlan* plan) const;
 
   Runner* const runner_;
+  size_t num_groups_ = 1;
   std::vector<int32_t> free_blocks_;
   std::vector<std::unique_ptr<TestSequence>> sequences_;
 };

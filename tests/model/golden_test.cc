@@ -1,0 +1,305 @@
+// Every tiny model of tests/goldens/models against the logits that transformers computed from the same files, and
+// against itself: however a sequence is cut, whoever shares its steps, after a preemption.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/engine.h"
+#include "engine/model/model_loader.h"
+#include "engine/ops/cpu/cpu_ops.h"
+#include "engine/ops/reference/reference_ops.h"
+#include "engine/runtime/runner.h"
+#include "tests/model/golden_model.h"
+#include "tests/model/layer_tap.h"
+#include "tests/model/step_driver.h"
+#include "tests/scheduler/engine_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr float kTolerance = 1e-4f;  // of the largest |logit|
+// A layer differs if a value is further off than f16 rounding and a healthy layer's errors explain, relative to the
+// layer's largest.
+constexpr float kStateTolerance = 2e-3f;
+constexpr int32_t kMaxModelLen = 96;
+constexpr int32_t kNumNew = 24;
+
+enum class Device { kReference, kCpu };
+
+std::unique_ptr<Ops> NewOps(Device device) {
+  if (device == Device::kReference) return NewReferenceOps();
+  CpuOpsOptions options;
+  options.num_threads = 2;
+  options.activations = ActivationType::kF32;
+  absl::StatusOr<std::unique_ptr<Ops>> ops = NewCpuOps(options);
+  EXPECT_TRUE(ops.ok()) << ops.status();
+  return *std::move(ops);
+}
+
+struct LoadedRunner {
+  std::unique_ptr<Runner> runner;
+  LayerTap* tap = nullptr;  // the runner's Ops
+};
+
+// Rotary positions go on beyond the trained context, where some cases have their sequences.
+int32_t ContextOf(const ModelSpec& spec) {
+  return spec.position_embedding == PositionEmbedding::kLearned ? std::min(kMaxModelLen, spec.max_position)
+                                                                : kMaxModelLen;
+}
+
+RunnerOptions Options(const ModelSpec& spec) {
+  RunnerOptions options;
+  options.block_size = 8;
+  options.num_blocks = 512;
+  options.kv_dtype = KvDType::kF32;
+  options.max_model_len = ContextOf(spec);
+  options.max_num_seqs = kMaxModelLen;
+  options.max_num_batched_tokens = kMaxModelLen;
+  return options;
+}
+
+absl::StatusOr<LoadedRunner> Load(const std::string& path, Device device, std::optional<int32_t> num_blocks = {}) {
+  absl::StatusOr<LoadedModel> model = LoadModel(path);
+  if (!model.ok()) return model.status();
+  auto tap = std::make_unique<LayerTap>(NewOps(device));
+  LoadedRunner loaded{.runner = nullptr, .tap = tap.get()};
+  absl::StatusOr<ModelWeights> weights = LoadWeights(*model, tap.get());
+  if (!weights.ok()) return weights.status();
+  RunnerOptions options = Options(model->spec);
+  options.num_blocks = num_blocks.value_or(options.num_blocks);
+  absl::StatusOr<std::unique_ptr<Runner>> runner =
+      Runner::Create(std::move(tap), model->spec, *std::move(weights), options);
+  if (!runner.ok()) return runner.status();
+  loaded.runner = *std::move(runner);
+  return loaded;
+}
+
+float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    if (!(difference <= largest)) largest = difference;  // a NaN stays
+  }
+  return largest;
+}
+
+// Which layer is the first that is not the golden's.
+std::string FirstDifference(const GoldenSequence& golden, const std::vector<std::vector<std::vector<float>>>& states) {
+  for (size_t layer = 0; layer < golden.states.size(); ++layer) {
+    if (layer >= states.size()) return absl::StrCat("layer ", layer, " was not computed");
+    float largest = 0, difference = 0;
+    for (size_t i = 0; i < golden.state_positions.size(); ++i) {
+      const std::vector<float>& expected = golden.states[layer][i];
+      difference = std::max(difference, LargestDifference(states[layer][size_t(golden.state_positions[i])], expected));
+      for (const float value : expected) largest = std::max(largest, std::abs(value));
+    }
+    if (!(difference <= kStateTolerance * largest)) {
+      return absl::StrCat("layer ", layer, " is the first that differs: by ", difference / largest,
+                          " of the largest value behind it");
+    }
+  }
+  return "no layer differs by more than f16 shows: the final norm, the head, or small errors that grow";
+}
+
+// The largest |difference of a logit|, relative to the largest |logit|; says where it began if it is too large.
+float CompareWithGolden(const std::string& path, const GoldenModel& golden, Device device) {
+  absl::StatusOr<LoadedRunner> loaded = Load(path, device);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (!loaded.ok()) return 1;
+  StepDriver driver(loaded->runner.get());
+  loaded->tap->listening = true;
+  float worst = 0;
+  for (const GoldenSequence& sequence : golden.sequences) {
+    const std::vector<std::vector<float>> logits = driver.AllLogits(sequence.tokens);
+    float difference = 0;
+    size_t worst_row = 0;
+    for (size_t row = 0; row < logits.size(); ++row) {
+      const float here = LargestDifference(logits[row], sequence.logits[row]) / golden.max_abs;
+      if (!(here <= difference)) difference = here, worst_row = row;
+    }
+    EXPECT_LE(difference, kTolerance) << sequence.tokens.size() << " tokens, row " << worst_row << ": "
+                                      << FirstDifference(sequence, loaded->tap->states());
+    if (!(difference <= worst)) worst = difference;
+  }
+  return worst;
+}
+
+class GoldenTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { golden_ = ReadGolden(GetParam()); }
+
+  void Report(const std::string& what, float worst) {
+    std::cout << "golden " << GetParam() << " " << what << " " << worst << std::endl;
+    RecordProperty(what, absl::StrCat(worst));
+  }
+
+  GoldenModel golden_;
+};
+
+TEST_P(GoldenTest, LogitsOfTheReference) {
+  Report("reference", CompareWithGolden(golden_.folder, golden_, Device::kReference));
+}
+
+TEST_P(GoldenTest, LogitsOfTheCpu) { Report("cpu", CompareWithGolden(golden_.folder, golden_, Device::kCpu)); }
+
+TEST_P(GoldenTest, LogitsFromTheConfigAsPublished) {
+  const fs::path published = fs::path(golden_.folder) / "published.json";
+  if (!fs::exists(published)) return;  // it looks as transformers 5 writes it
+  const fs::path folder = fs::path(::testing::TempDir()) / absl::StrCat("published-", GetParam());
+  fs::remove_all(folder);
+  fs::copy(golden_.folder, folder);
+  fs::rename(folder / "published.json", folder / "config.json");
+  Report("published", CompareWithGolden(folder, golden_, Device::kCpu));
+  fs::remove_all(folder);
+}
+
+TEST_P(GoldenTest, LogitsFromTheGgufTwin) {
+  const fs::path twin = fs::path(golden_.folder) / "model.gguf";
+  if (!fs::exists(twin)) return;  // tests/goldens/models/README.md says why there is none
+  Report("gguf", CompareWithGolden(twin, golden_, Device::kCpu));
+}
+
+// ---- bit for bit
+
+TEST_P(GoldenTest, OneStepOrManyOrOneTokenAtATime) {
+  absl::StatusOr<LoadedRunner> loaded = Load(golden_.folder, Device::kCpu);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  for (const GoldenSequence& sequence : golden_.sequences) {
+    const auto whole = StepDriver(loaded->runner.get(), 1).AllLogits(sequence.tokens);
+    for (const int32_t chunk : {1, 7, 32}) {
+      EXPECT_EQ(StepDriver(loaded->runner.get(), uint32_t(chunk)).AllLogits(sequence.tokens, chunk), whole)
+          << "chunks of " << chunk;
+    }
+  }
+}
+
+// Drawn with a seed, so that a difference in any logit can show.
+SamplingParams Drawn(uint64_t seed) {
+  SamplingParams params = Greedy();
+  params.temperature = 0.9f;
+  params.seed = seed;
+  params.ignore_eos = true;
+  params.max_tokens = kNumNew;
+  return params;
+}
+
+std::vector<float> Logprobs(const TestSequence& sequence) {
+  std::vector<float> values;
+  for (const TokenLogprobs& logprobs : sequence.logprobs) values.push_back(logprobs.chosen.logprob);
+  return values;
+}
+
+TEST_P(GoldenTest, AmongStrangersThatComeAndGo) {
+  absl::StatusOr<LoadedRunner> loaded = Load(golden_.folder, Device::kCpu);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::vector<int32_t>& all = golden_.sequences[0].tokens;
+  const std::vector<int32_t> prompt(all.begin(), all.begin() + std::min<ptrdiff_t>(std::ssize(all), 40));
+  StepDriver alone_driver(loaded->runner.get(), 1);
+  TestSequence* alone = alone_driver.Add(prompt, Drawn(5));
+  alone_driver.Generate(alone, kMaxModelLen, kNumNew);
+
+  StepDriver driver(loaded->runner.get(), 2);
+  std::vector<TestSequence*> strangers;
+  for (int i = 0; i < 5; ++i) {
+    strangers.push_back(driver.Add(std::vector<int32_t>(all.begin() + i, all.begin() + 9 + 2 * i), Drawn(uint64_t(i))));
+  }
+  TestSequence* sequence = driver.Add(prompt, Drawn(5));
+  for (int step = 0; std::ssize(sequence->tokens) < std::ssize(prompt) + kNumNew; ++step) {
+    std::vector<StepDriver::Part> parts;
+    for (int i = 0; i < 5; ++i) {
+      TestSequence* s = strangers[size_t(i)];
+      const int32_t left = int32_t(s->tokens.size()) - s->num_computed;
+      if ((step + i) % 3 != 0 && s->tokens.size() < size_t(s->num_prompt + kNumNew)) {
+        parts.push_back({s, std::min(left, 5)});
+      }
+      if (i == 2) parts.push_back({sequence, std::min(int32_t(sequence->tokens.size()) - sequence->num_computed, 11)});
+    }
+    driver.Step(parts);
+  }
+  EXPECT_EQ(sequence->tokens, alone->tokens);
+  EXPECT_EQ(Logprobs(*sequence), Logprobs(*alone));
+}
+
+struct Answers {
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<float>> logprobs;
+  int64_t num_preemptions = 0;
+};
+
+Answers Serve(const std::string& path, const std::vector<int32_t>& prompt, int32_t num_blocks, int32_t max_num_seqs) {
+  Answers answers;
+  absl::StatusOr<LoadedRunner> loaded = Load(path, Device::kCpu, num_blocks);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (!loaded.ok()) return answers;
+  EngineOptions options;
+  options.max_model_len = loaded->runner->options().max_model_len;
+  options.vocab_size = loaded->runner->spec().vocab_size;
+  options.block_size = loaded->runner->options().block_size;
+  options.num_blocks = num_blocks;
+  options.max_num_seqs = max_num_seqs;
+  options.max_num_batched_tokens = 32;
+  RecordingSink sink;
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(options, std::move(loaded->runner), &sink, Clock::Real());
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  if (!engine.ok()) return answers;
+  std::vector<Request> requests(6);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt_tokens = prompt;
+    requests[i].sampling = Drawn(i);
+  }
+  const absl::StatusOr<std::vector<SequenceId>> ids = (*engine)->Submit(requests);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  if (!ids.ok()) return answers;
+  sink.WaitForFinished(int(requests.size()));
+  for (const SequenceId id : *ids) {
+    const Collected result = sink.Get(id);
+    answers.tokens.push_back(result.tokens);
+    answers.logprobs.push_back(result.logprobs);
+  }
+  answers.num_preemptions = (*engine)->Stats().num_preemptions;
+  return answers;
+}
+
+TEST_P(GoldenTest, AfterPreemption) {
+  absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
+  ASSERT_TRUE(model.ok()) << model.status();
+  int32_t num_groups = 1;
+  for (const LayerSpec& layer : model->spec.layers) num_groups = std::max(num_groups, layer.kv_group + 1);
+  const std::vector<int32_t>& all = golden_.sequences[0].tokens;
+  const int32_t context = ContextOf(model->spec);
+  const std::vector<int32_t> prompt(all.begin(), all.begin() + std::min<ptrdiff_t>(std::ssize(all), context - kNumNew));
+  const int32_t blocks_of_one = (context + 7) / 8;
+  const Answers roomy = Serve(golden_.folder, prompt, 8 * blocks_of_one * num_groups, 1);
+  const Answers tight = Serve(golden_.folder, prompt, blocks_of_one * num_groups, 6);
+  ASSERT_EQ(roomy.tokens.size(), 6u);
+  EXPECT_EQ(roomy.tokens[0].size(), size_t(kNumNew));
+  EXPECT_EQ(roomy.num_preemptions, 0);
+  EXPECT_GT(tight.num_preemptions, 0);
+  EXPECT_EQ(tight.tokens, roomy.tokens);
+  EXPECT_EQ(tight.logprobs, roomy.logprobs);
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::ValuesIn(GoldenNames()), TestName);
+
+TEST(GoldenModelsTest, EveryArchitectureHasItsModels) { EXPECT_GE(GoldenNames().size(), 47u); }
+
+}  // namespace
+}  // namespace sluice::testing
