@@ -59,7 +59,7 @@ int32_t ContextOf(const ModelSpec& spec) {
 
 RunnerOptions Options(const ModelSpec& spec) {
   RunnerOptions options;
-  options.block_size = 8;
+  options.block_size = 16;
   options.num_blocks = 512;
   options.kv_dtype = KvDType::kF32;
   options.max_model_len = ContextOf(spec);
@@ -280,7 +280,7 @@ TEST_P(GoldenTest, AfterPreemption) {
   const std::vector<int32_t>& all = golden_.sequences[0].tokens;
   const int32_t context = ContextOf(model->spec);
   const std::vector<int32_t> prompt(all.begin(), all.begin() + std::min<ptrdiff_t>(std::ssize(all), context - kNumNew));
-  const int32_t blocks_of_one = (context + 7) / 8;
+  const int32_t blocks_of_one = (context + 15) / 16;
   const Answers roomy = Serve(golden_.folder, prompt, 8 * blocks_of_one * num_groups, 1);
   const Answers tight = Serve(golden_.folder, prompt, blocks_of_one * num_groups, 6);
   ASSERT_EQ(roomy.tokens.size(), 6u);
