@@ -24,6 +24,7 @@ absl::StatusOr<ModelSpec> LlamaFromGguf(const Gguf& gguf) {
 absl::StatusOr<ModelSpec> LlamaFromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadDecoderConfig(config, {.architecture = "llama"}));
   SLUICE_RETURN_IF_ERROR(ReadAttentionBias(config, false, &spec));
+  config.Ignore("rope_interleaved");  // written by the authors of SmolLM2, read by nobody
   SLUICE_ASSIGN_OR_RETURN(const bool mlp_bias, config.BoolOr("mlp_bias", false));
   for (LayerSpec& layer : spec.layers) std::get<DenseFfn>(layer.ffn).bias = mlp_bias;
   return spec;

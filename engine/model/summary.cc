@@ -96,7 +96,10 @@ int64_t NumActive(const ModelSpec& spec) {
 
 std::vector<std::string> Features(const ModelSpec& spec) {
   std::vector<std::string> features;
-  if (spec.tied_embeddings) features.push_back("tied embeddings");
+  if (spec.tied_embeddings) {
+    const int64_t saved = int64_t{spec.vocab_size} * spec.d_model;
+    features.push_back(absl::StrCat("tied embeddings (save ", FormatCount(saved), " parameters)"));
+  }
   if (spec.position_embedding == PositionEmbedding::kLearned) features.push_back("learned positions");
   if (spec.rope_tables.size() > 1) features.push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
   if (spec.embedding_scale != 1) features.push_back(absl::StrCat("embedding scale ", spec.embedding_scale));
@@ -105,6 +108,10 @@ std::vector<std::string> Features(const ModelSpec& spec) {
   const auto any = [&](auto predicate) { return std::any_of(spec.layers.begin(), spec.layers.end(), predicate); };
   if (any([](const LayerSpec& l) { return l.post_attn.has_value() || l.post_ffn.has_value(); })) {
     features.push_back("norms after attention and ffn");
+  }
+  if (std::any_of(spec.rope_tables.begin(), spec.rope_tables.end(),
+                  [](const RopeTable& table) { return table.depends_on_length(); })) {
+    features.push_back("rope by the length of the sequence");
   }
   if (any([](const LayerSpec& l) { return l.attention.query_temperature.has_value(); })) {
     features.push_back("query temperature");

@@ -1,6 +1,7 @@
 // `sluice inspect` through the binary: published configurations and the memory that their caches need.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/client/subprocess.h"
@@ -62,11 +63,39 @@ TEST(Inspect, TextNamesArchitectureParametersAndBytes) {
   }
 }
 
-TEST(Inspect, OtherFamiliesAreNotSupportedYet) {
-  const Output output = Inspect("gemma3-4b.json", {});
+TEST(Inspect, WhatTiedEmbeddingsSave) {
+  const Json json = InspectJson("llama-3.2-1b.json");
+  EXPECT_EQ(json["num_parameters"], 1'235'814'400);
+  EXPECT_EQ(json["features"], Json::array({"tied embeddings (save 262,668,288 parameters)"}));
+}
+
+TEST(Inspect, WidthsOfTheFirstLlamas) {
+  EXPECT_EQ(InspectJson("llama-2-7b.json")["ffn"], Json::array({"32 x dense: width 11008, gated"}));
+  EXPECT_EQ(InspectJson("llama-2-13b.json")["ffn"], Json::array({"40 x dense: width 13824, gated"}));
+}
+
+TEST(Inspect, WindowLayersCountUpToTheirWindow) {
+  const Json json = InspectJson("mistral-7b-v0.1.json", {"--context", "32768"});
+  EXPECT_EQ(json["kv_bytes_per_token"], 128 * kKiB);
+  EXPECT_EQ(json["kv_bytes_for_context"], 4096 * 128 * kKiB);
+  EXPECT_EQ(json["attention"], Json::array({"32 x gqa: 32 heads, 8 kv heads, head dim 128, window 4096"}));
+}
+
+TEST(Inspect, OneLinePerKindOfLayer) {
+  const Json json = InspectJson("smollm3-3b.json");
+  EXPECT_EQ(json["attention"], Json::array({"27 x gqa: 16 heads, 4 kv heads, head dim 128",
+                                            "9 x gqa: 16 heads, 4 kv heads, head dim 128, no rope"}));
+  EXPECT_EQ(InspectJson("qwen3-30b-a3b.json")["ffn"], Json::array({"48 x moe: 128 experts of width 768, 8 per token"}));
+}
+
+TEST(Inspect, AnUnknownFamilyIsNamedWithThoseThereAre) {
+  const std::string path = ::testing::TempDir() + "/sluice_inspect_config.json";
+  std::ofstream(path) << R"({"model_type": "mamba"})";
+  const Output output = RunSluice({"inspect", path});
   EXPECT_EQ(output.code, 64 + 12);
   EXPECT_EQ(output.out, "");
-  EXPECT_NE(output.err.find("not supported yet"), std::string::npos) << output.err;
+  EXPECT_NE(output.err.find("'mamba' is not supported yet"), std::string::npos) << output.err;
+  EXPECT_NE(output.err.find("gemma3"), std::string::npos) << output.err;
 }
 
 TEST(Inspect, AFileThatIsNotThereIsNamed) {

@@ -157,6 +157,107 @@ TEST(RopeConfigTest, OriginalContextComesFromTheTopTheInsideOrTheContext) {
             256);
 }
 
+// Numbers that transformers computes from the same configs.
+TEST(RopeConfigTest, DynamicGrowsTheBaseBeyondTheContext) {
+  const ConfigJson config = Config(R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})");
+  const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(config, {.max_position = 32});
+  ASSERT_TRUE(rope.ok()) << rope.status();
+  const RopeTable table = MakeRopeTable(rope->theta, 32, rope->scaling);
+  ASSERT_TRUE(table.depends_on_length());
+  std::vector<float> inv_freq;
+  SelectInvFreq(table, 32, &inv_freq);
+  EXPECT_EQ(inv_freq, table.inv_freq);
+  EXPECT_FLOAT_EQ(inv_freq[1], 0.562341332f);
+  SelectInvFreq(table, 64, &inv_freq);
+  EXPECT_NEAR(inv_freq[1], 0.522627115, 1e-7);
+  EXPECT_NEAR(inv_freq[15], 5.92759789e-05, 1e-11);
+  SelectInvFreq(table, 100, &inv_freq);
+  EXPECT_NEAR(inv_freq[8], 0.0041296673, 1e-9);
+}
+
+TEST(RopeConfigTest, LongropeChangesItsListBeyondTheOriginalContext) {
+  std::string shorter, longer;
+  for (int i = 0; i < 16; ++i) {
+    shorter += (i > 0 ? "," : "") + std::to_string(1 + 0.01 * i);
+    longer += (i > 0 ? "," : "") + std::to_string(1 + 0.5 * i);
+  }
+  const ConfigJson config = Config(R"({"rope_scaling": {"type": "longrope", "short_factor": [)" + shorter +
+                                   R"(], "long_factor": [)" + longer + R"(],
+                                     "original_max_position_embeddings": 4096}})");
+  const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(config, {.max_position = 131072});
+  ASSERT_TRUE(rope.ok()) << rope.status();
+  const RopeTable table = MakeRopeTable(rope->theta, 32, rope->scaling);
+  EXPECT_FLOAT_EQ(table.attention_factor, 1.1902380714f);
+  std::vector<float> inv_freq;
+  SelectInvFreq(table, 4096, &inv_freq);
+  EXPECT_NEAR(inv_freq[1], 0.556773603, 1e-7);
+  EXPECT_NEAR(inv_freq[15], 0.000154633002, 1e-10);
+  SelectInvFreq(table, 4097, &inv_freq);
+  EXPECT_NEAR(inv_freq[1], 0.374894202, 1e-7);
+  EXPECT_NEAR(inv_freq[15], 2.09209338e-05, 1e-11);
+  EXPECT_EQ(LongRopeMagnitude(1, 4096), 1);
+  EXPECT_EQ(LongRopeMagnitude(0.5, 4096), 1);
+}
+
+TEST(RopeConfigTest, TablesAsTransformersComputesThem) {
+  const struct {
+    const char* config;
+    int32_t num_rotary;
+    double attention_factor, first, middle, last;  // pairs 1, num_rotary / 4 and the last
+  } kCases[] = {
+      {R"({"rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn", "factor": 4,
+           "original_max_position_embeddings": 32768}})",
+       128, 1.138629436, 0.805842221, 0.000602941145, 3.10234441e-07},
+      {R"({"rope_theta": 150000, "rope_scaling": {"rope_type": "yarn", "factor": 32, "truncate": false,
+           "original_max_position_embeddings": 4096}})",
+       64, 1.34657359, 0.689044297, 0.000456483918, 3.0235114e-07},
+      {R"({"rope_parameters": {"rope_theta": 500000, "rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+           "high_freq_factor": 4, "original_max_position_embeddings": 8192}})",
+       128, 1, 0.814617217, 0.000524846022, 3.06892588e-07},
+      {R"({"rope_scaling": {"type": "linear", "factor": 4}})", 128, 1, 0.216491088, 0.00249999994, 2.88695483e-05},
+  };
+  for (const auto& one : kCases) {
+    const absl::StatusOr<RopeConfig> rope = ReadRopeConfig(Config(one.config), {.max_position = 131072});
+    ASSERT_TRUE(rope.ok()) << rope.status();
+    const RopeTable table = MakeRopeTable(rope->theta, one.num_rotary, rope->scaling);
+    EXPECT_NEAR(table.attention_factor, one.attention_factor, 1e-6);
+    const std::vector<float>& f = table.inv_freq;
+    EXPECT_NEAR(f[1], one.first, 1e-6 * one.first);
+    EXPECT_NEAR(f[f.size() / 2], one.middle, 1e-6 * one.middle);
+    EXPECT_NEAR(f.back(), one.last, 1e-6 * one.last);
+  }
+}
+
+TEST(RopeConfigTest, AnOldStyleObjectWinsAndAnEmptyOneIsNone) {
+  absl::StatusOr<RopeConfig> rope =
+      ReadRopeConfig(Config(R"({"rope_theta": 50, "rope_scaling": {"type": "linear", "factor": 2},
+                                "rope_parameters": {"rope_theta": 60, "rope_type": "default"}})"),
+                     {.max_position = 2048});
+  ASSERT_TRUE(rope.ok()) << rope.status();
+  EXPECT_EQ(std::get<LinearRope>(rope->scaling).factor, 2);
+  EXPECT_EQ(rope->theta, 50);
+  rope = ReadRopeConfig(Config(R"({"rope_scaling": {}, "rope_parameters": {"rope_theta": 60}})"), {.max_position = 9});
+  ASSERT_TRUE(rope.ok()) << rope.status();
+  EXPECT_EQ(rope->theta, 60);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(rope->scaling));
+}
+
+TEST(RopeConfigTest, PartOfAHeadRotatesAnEvenNumberOfDimensions) {
+  ModelSpec spec;
+  RopeConfig rope{.partial_rotary_factor = 0.4f, .scaling = {}};
+  const absl::StatusOr<RopeSpec> added = AddRope("f", rope, 80, RopeLayout::kInterleaved, &spec);
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ(added->num_rotary, 32);
+  EXPECT_EQ(added->table, 0);
+  EXPECT_EQ(spec.rope_tables[0].inv_freq.size(), 16u);
+  EXPECT_FALSE(AddRope("f", rope, 8, RopeLayout::kInterleaved, &spec).ok());  // 3
+  EXPECT_FALSE(AddRope("f", rope, 2, RopeLayout::kInterleaved, &spec).ok());  // 0
+  EXPECT_FALSE(AddRope("f", rope, INT32_MAX, RopeLayout::kInterleaved, &spec).ok());
+  rope = {.scaling = DynamicRope{2, 32}};
+  EXPECT_FALSE(AddRope("f", rope, 2, RopeLayout::kInterleaved, &spec).ok());  // divides by d - 2
+  EXPECT_EQ(spec.rope_tables.size(), 1u);
+}
+
 TEST(RopeConfigTest, WhatIsUnknownOrIncompleteIsAnErrorNamingTheKey) {
   const auto error = [](absl::string_view text) {
     return ReadRopeConfig(Config(text), {.max_position = 2048}).status();
