@@ -147,8 +147,9 @@ absl::Status ExpectWord(const ConfigJson& config, absl::string_view key, absl::s
                                                "'"));
 }
 
-// `head_dim`, which newer files have, is the rotated part of a key and says nothing that the other keys do not.
 absl::StatusOr<Mla> ReadMla(const ConfigJson& config) {
+  // Latent attention has no KV heads, and `head_dim`, which newer files have, is the rotated part of a key only.
+  for (absl::string_view key : {"num_key_value_heads", "head_dim", "qk_head_dim"}) config.Ignore(key);
   Mla mla;
   SLUICE_ASSIGN_OR_RETURN(mla.num_heads, config.GetInt("num_attention_heads", 1, kMaxSize));
   if (!config.IsNull("q_lora_rank")) {
@@ -213,8 +214,9 @@ absl::StatusOr<MoeGroups> ReadGroups(const ConfigJson& config, MoeGroupScore sco
   return groups;
 }
 
-// `norm_topk_prob` is a key of these files too, but their weights are the bare softmax whatever it says.
 absl::StatusOr<MoeFfn> ReadV2Moe(const ConfigJson& config) {
+  // The weights are the bare softmax whatever the first says; the others are for grouped choice only.
+  for (absl::string_view key : {"norm_topk_prob", "n_group", "topk_group"}) config.Ignore(key);
   SLUICE_RETURN_IF_ERROR(ExpectWord(config, "scoring_func", "softmax"));
   SLUICE_ASSIGN_OR_RETURN(MoeFfn moe, ReadMoe(config, kV2));
   SLUICE_ASSIGN_OR_RETURN(moe.routing.num_experts_per_token, config.GetInt("num_experts_per_tok", 1, kMaxSize));
@@ -236,8 +238,8 @@ absl::StatusOr<MoeFfn> ReadV3Moe(const ConfigJson& config) {
   moe.selection_bias = true;
   SLUICE_ASSIGN_OR_RETURN(moe.routing.num_experts_per_token, config.IntOr("num_experts_per_tok", 1, kMaxSize, 8));
   SLUICE_ASSIGN_OR_RETURN(const int64_t num_groups, config.IntOr("n_group", 1, kMaxSize, 8));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t kept, config.IntOr("topk_group", 1, kMaxSize, 4));
   if (num_groups > 1) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t kept, config.IntOr("topk_group", 1, kMaxSize, 4));
     moe.routing.groups = MoeGroups{int32_t(num_groups), int32_t(kept), MoeGroupScore::kTop2Sum};
   }
   SLUICE_ASSIGN_OR_RETURN(moe.routing.renormalize, config.BoolOr("norm_topk_prob", true));

@@ -124,6 +124,9 @@ absl::StatusOr<ModelSpec> ReadText(const ConfigJson& config, const Generation& g
     return absl::UnimplementedError(absl::StrCat(
         config.name(), ": key 'use_bidirectional_attention' is true: models that look ahead do not generate text"));
   }
+  // Once more what other keys say.
+  config.Ignore("hidden_act");
+  config.Ignore("sliding_window_size");
   ModelSpec spec;
   SLUICE_ASSIGN_OR_RETURN(spec.vocab_size, config.IntOr("vocab_size", 1, kMax, generation.vocab_size));
   SLUICE_ASSIGN_OR_RETURN(spec.d_model, config.IntOr("hidden_size", 1, kMax, 2304));
@@ -154,7 +157,7 @@ absl::StatusOr<std::optional<float>> ReadSoftcap(const ConfigJson& config, absl:
 int32_t HeadDim(const ModelSpec& spec) { return std::get<Gqa>(spec.layers[0].attention.kind).head_dim; }
 
 // RoPE of full layers, then of those that slide.
-void SetRope(const RopeSpec& full, const RopeSpec& sliding, ModelSpec* spec) {
+void SetRope(RopeSpec full, RopeSpec sliding, ModelSpec* spec) {
   for (LayerSpec& layer : spec->layers) {
     layer.attention.rope = layer.attention.mask.kind == MaskKind::kWindow ? sliding : full;
   }
@@ -195,6 +198,8 @@ absl::StatusOr<ModelSpec> ReadGemma3Text(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t pattern, config.IntOr("sliding_window_pattern", 1, kMax, 6));
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadText(config, kGemma3, pattern));
   spec.architecture = "gemma3";
+  config.Ignore("_sliding_window_pattern");
+  config.Ignore("attn_logit_softcapping");  // of Gemma 2; its successor caps no attention whatever it says
   SLUICE_ASSIGN_OR_RETURN(const RopeSpec full, ReadGemma3Rope(config, "full_attention", "rope_theta", 1e6f, &spec));
   SLUICE_ASSIGN_OR_RETURN(const RopeSpec sliding,
                           ReadGemma3Rope(config, "sliding_attention", "rope_local_base_freq", 1e4f, &spec));
@@ -250,6 +255,8 @@ absl::StatusOr<ModelSpec> Gemma3TextFromConfig(const ConfigJson& config) {
 absl::StatusOr<ModelSpec> Gemma3FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const ConfigJson text, config.GetObject("text_config"));
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadGemma3Text(text));
+  text.Ignore("final_logit_softcapping");
+  text.Ignore("tie_word_embeddings");
   // The multimodal model has the output head, hence the word on it, and caps nothing.
   SLUICE_ASSIGN_OR_RETURN(spec.tied_embeddings, config.BoolOr("tie_word_embeddings", true));
   return spec;
@@ -274,10 +281,11 @@ absl::StatusOr<ModelSpec> Gemma3FromGguf(const Gguf& gguf) {
   if (window == 0) return spec;
   SLUICE_RETURN_IF_ERROR(SetMasksByPattern(keys, {MaskKind::kWindow, window}, 6, &spec));
   SLUICE_ASSIGN_OR_RETURN(const float theta, keys.PositiveOr("rope.freq_base_swa", 1e4f));
-  RopeSpec sliding = *spec.layers[0].attention.rope;
+  const RopeSpec full = *spec.layers[0].attention.rope;
+  RopeSpec sliding = full;
   sliding.table = int32_t(spec.rope_tables.size());
-  spec.rope_tables.push_back(MakeRopeTable(theta, sliding.num_rotary, {}));
-  SetRope(*spec.layers[0].attention.rope, sliding, &spec);
+  spec.rope_tables.push_back(MakeRopeTable(theta, full.num_rotary, {}));
+  SetRope(full, sliding, &spec);
   return spec;
 }
 

@@ -110,6 +110,8 @@ absl::StatusOr<ModelSpec> GptOssFromConfig(const ConfigJson& config) {
                                  .rope_theta = 150000};
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadDecoderConfig(config, defaults));
   SLUICE_RETURN_IF_ERROR(ReadAttentionBias(config, true, &spec));
+  config.Ignore("experts_per_token");       // num_experts_per_tok once more
+  config.Ignore("initial_context_length");  // as what the scaling of RoPE says
   SLUICE_ASSIGN_OR_RETURN(const std::optional<ConfigJson> parameters, config.FindObject("rope_parameters"));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<ConfigJson> scaling, config.FindObject("rope_scaling"));
   if (!parameters.has_value() && (!scaling.has_value() || scaling->empty())) {

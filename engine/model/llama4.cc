@@ -224,6 +224,7 @@ absl::StatusOr<ModelSpec> Llama4TextFromConfig(const ConfigJson& config) {
 
 absl::StatusOr<ModelSpec> Llama4FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const ConfigJson text, config.GetObject("text_config"));
+  config.Ignore("tie_word_embeddings");  // the text model has the output head, hence the word on it
   return Llama4TextFromConfig(text);
 }
 

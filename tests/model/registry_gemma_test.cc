@@ -211,7 +211,7 @@ TEST(Gemma3ConfigTest, WhatIsOddIsAnErrorNamingTheKey) {
   ExpectError(ReadChanged("gemma3-1b", {{"/rope_theta", -1}}), kInvalidArgument, "'rope_theta'");
   ExpectError(ReadChanged("gemma3-1b", {{"/rope_scaling", {{"rope_type", "spiral"}}}}), kInvalidArgument, "'spiral'");
   ExpectError(ReadChanged("gemma3-1b.transformers5", {{"/rope_parameters/sliding_attention/rope_theta", 1}}),
-              kInvalidArgument, "sliding_attention");
+              kInvalidArgument, "'rope_theta' is 1");
 }
 
 TEST(GemmaNamesTest, EveryTensorHasAName) {
