@@ -9,7 +9,9 @@
 
 namespace sluice::testing {
 
-// [num tokens][vocab]
-std::vector<std::vector<double>> ReferenceLogits(const ToyModel& model, const std::vector<int32_t>& tokens);
+// [num tokens][vocab]. `routing_margin`: by how much the weakest choice of an expert or a group was above the best one
+// that lost; infinite without a mixture of experts.
+std::vector<std::vector<double>> ReferenceLogits(const ToyModel& model, const std::vector<int32_t>& tokens,
+                                                 double* routing_margin = nullptr);
 
 }  // namespace sluice::testing

@@ -21,9 +21,22 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kPostFfnNorm:
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
+    case TensorRole::kQLatentNorm:
+    case TensorRole::kKvLatentNorm:
       return true;
     default:
       return false;
+  }
+}
+
+bool IsVector(const ExpectedTensor& tensor) {
+  switch (tensor.role) {
+    case TensorRole::kExpertGateBias:
+    case TensorRole::kExpertUpBias:
+    case TensorRole::kExpertDownBias:
+      return true;
+    default:
+      return tensor.shape.size() == 1;
   }
 }
 
@@ -37,7 +50,7 @@ std::vector<uint8_t> RandomVector(TensorRole role, int64_t n, std::mt19937& rng)
 }
 
 TensorType StoredAs(const ExpectedTensor& tensor, TensorType type) {
-  return tensor.shape[1] % GetTensorTypeInfo(type).block_elems == 0 ? type : TensorType::kF32;
+  return tensor.shape.back() % GetTensorTypeInfo(type).block_elems == 0 ? type : TensorType::kF32;
 }
 
 }  // namespace
@@ -85,11 +98,12 @@ ToyModel MakeToyModel(const ModelSpec& spec, TensorType type, uint32_t seed) {
     TensorView view;
     view.name = *FindTensorName(ToyTensorNames(), expected.role, expected.layer);
     view.shape = expected.shape;
-    if (expected.shape.size() == 1) {
-      model.bytes.push_back(RandomVector(expected.role, expected.shape[0], rng));
+    if (IsVector(expected)) {
+      model.bytes.push_back(RandomVector(expected.role, expected.num_elements(), rng));
     } else {
       view.type = StoredAs(expected, type);
-      model.bytes.push_back(std::move(RandomTensor(view.type, expected.shape[0], expected.shape[1], rng).bytes));
+      const int64_t cols = expected.shape.back();
+      model.bytes.push_back(std::move(RandomTensor(view.type, expected.num_elements() / cols, cols, rng).bytes));
     }
     view.data = absl::MakeConstSpan(model.bytes.back());
     std::vector<float>& values = model.values[{expected.role, expected.layer}];
