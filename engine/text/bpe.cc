@@ -1,6 +1,8 @@
 #include "engine/text/bpe.h"
 
-#include "absl/strings/str_cat.h"
+#include <utility>
+
+#include "engine/base/status_macros.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
@@ -26,10 +28,6 @@ struct ByteAlphabet {
 };
 constexpr ByteAlphabet kAlphabet;
 
-uint64_t PairKey(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-}
-
 }  // namespace
 
 char32_t ByteLevelCharacter(uint8_t byte) { return kAlphabet.character[byte]; }
@@ -53,41 +51,17 @@ void AppendByteLevelBytes(absl::string_view token, std::string* out) {
   }
 }
 
-absl::StatusOr<ByteLevelBpe> ByteLevelBpe::Create(const TokenizerSpec& spec, bool ignore_merges) {
-  absl::flat_hash_map<absl::string_view, int32_t> ids;
-  ids.reserve(spec.tokens.size());
-  for (size_t i = 0; i < spec.tokens.size(); ++i) ids.try_emplace(spec.tokens[i], static_cast<int32_t>(i));
-  const auto find = [&ids](absl::string_view token) {
-    const auto it = ids.find(token);
-    return it == ids.end() ? -1 : it->second;
-  };
-
+absl::StatusOr<ByteLevelBpe> ByteLevelBpe::Create(const TokenizerSpec& spec) {
+  TokenIds ids = IndexTokens(spec.tokens);
   ByteLevelBpe bpe;
   for (int b = 0; b < 256; ++b) {
     std::string symbol;
     AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(b)), &symbol);
-    bpe.byte_ids_[b] = find(symbol);
+    const auto it = ids.find(symbol);
+    bpe.byte_ids_[b] = it == ids.end() ? -1 : it->second;
   }
-
-  bpe.merges_.reserve(spec.merges.size());
-  std::string joined;
-  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const MergeRule& rule = spec.merges[rank];
-    joined.assign(rule.left.data(), rule.left.size());
-    joined.append(rule.right.data(), rule.right.size());
-    const int32_t left = find(rule.left), right = find(rule.right), merged = find(joined);
-    if (rule.right.empty() || left < 0 || right < 0 || merged < 0) {
-      const absl::string_view missing = left < 0 ? rule.left : right < 0 ? rule.right : absl::string_view(joined);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tokenizer merges[", rank, "]: \"", rule.left, "\" + \"", rule.right, "\": ",
-          rule.right.empty()
-              ? "found one part, expected two"
-              : absl::StrCat("\"", missing, "\" is no token, expected both parts and their result to be")));
-    }
-    // A pair listed twice has its later rank, as in Hugging Face's.
-    bpe.merges_[PairKey(left, right)] = {static_cast<uint32_t>(rank), merged};
-  }
-  if (ignore_merges) bpe.whole_words_ = std::move(ids);
+  SLUICE_ASSIGN_OR_RETURN(bpe.merges_, MergeTable::Create(spec.merges, ids));
+  if (spec.ignore_merges) bpe.whole_words_ = std::move(ids);
   return bpe;
 }
 
@@ -109,10 +83,8 @@ void ByteLevelBpe::Encode(absl::string_view word, MergeScratch* scratch, std::ve
     symbols.push_back({.id = id, .begin = begin, .end = begin + 1});
   }
   if (symbols.empty()) return;
-  MergeSymbols(scratch, [this](const BpeSymbol& left, const BpeSymbol& right) {
-    const auto it = merges_.find(PairKey(left.id, right.id));
-    return it == merges_.end() ? BpeMerge() : it->second;
-  });
+  MergeSymbols(scratch,
+               [this](const BpeSymbol& left, const BpeSymbol& right) { return merges_.Find(left.id, right.id); });
   for (int32_t i = 0; i >= 0; i = symbols[i].next) ids->push_back(symbols[i].id);
 }
 

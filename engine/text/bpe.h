@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/text/bpe_merge.h"
+#include "engine/text/merge_table.h"
 #include "engine/text/tokenizer_spec.h"
 
 namespace sluice {
@@ -25,17 +25,17 @@ void AppendByteLevelBytes(absl::string_view token, std::string* out);
 // Immutable; Encode is thread-safe. The spec's string_views must outlive it.
 class ByteLevelBpe {
  public:
-  // Reads tokens and merges of `spec`. ignore_merges: a word that is a token is that token, whatever the merges make of
-  // it. INVALID_ARGUMENT: a merge with a side or a result that is no token.
-  static absl::StatusOr<ByteLevelBpe> Create(const TokenizerSpec& spec, bool ignore_merges);
+  // Reads tokens, merges and ignore_merges of `spec`. INVALID_ARGUMENT: a merge with a side or a result that is no
+  // token.
+  static absl::StatusOr<ByteLevelBpe> Create(const TokenizerSpec& spec);
 
   // Appends the ids of one word. A byte whose symbol the vocabulary lacks vanishes. REQUIRES: word.size() < 2^31.
   void Encode(absl::string_view word, MergeScratch* scratch, std::vector<int32_t>* ids) const;
 
  private:
-  std::array<int32_t, 256> byte_ids_;                            // -1: no such symbol
-  absl::flat_hash_map<uint64_t, BpeMerge> merges_;               // by left id << 32 | right id
-  absl::flat_hash_map<absl::string_view, int32_t> whole_words_;  // all tokens if ignore_merges, else empty
+  std::array<int32_t, 256> byte_ids_;  // -1: no such symbol
+  MergeTable merges_;
+  TokenIds whole_words_;  // all tokens if ignore_merges, else empty
 };
 
 }  // namespace sluice

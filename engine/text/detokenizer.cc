@@ -1,5 +1,7 @@
 #include "engine/text/detokenizer.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice {
 
 void Detokenizer::Prime(absl::Span<const int32_t> prompt) {
@@ -12,15 +14,32 @@ void Detokenizer::Prime(absl::Span<const int32_t> prompt) {
     bytes += tokenizer_->TokenBytes(prompt[first]).size();
   }
   for (const int32_t id : prompt.subspan(first)) Push(id);
+  if (first > 0) {
+    first_token_ = false;
+    strip_left_ = 0;
+  }
 }
 
 std::string Detokenizer::Push(int32_t id) {
   std::string text;
   if (skip_special_ && tokenizer_->IsSpecial(id)) return text;
+  if (tokenizer_->TokenText(id).empty()) return text;  // no such token
   absl::string_view bytes = tokenizer_->TokenBytes(id);
-  if (bytes.empty()) return text;
-  if (at_text_start_ && bytes[0] == ' ') bytes.remove_prefix(1);
-  at_text_start_ = false;
+  std::string changed;
+  if (first_token_ && tokenizer_->decoder().unmark_first) {
+    bytes = changed = tokenizer_->FirstTokenBytes(id);
+  } else if (!first_token_ && tokenizer_->decoder().space_between_tokens) {
+    bytes = changed = absl::StrCat(" ", bytes);
+  }
+  first_token_ = false;
+  while (strip_left_ > 0 && !bytes.empty()) {
+    if (bytes[0] != ' ') {
+      strip_left_ = 0;
+      break;
+    }
+    bytes.remove_prefix(1);
+    --strip_left_;
+  }
   assembler_.Push(bytes, &text);
   return text;
 }

@@ -15,7 +15,7 @@ namespace sluice {
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer* tokenizer, bool skip_special = true)
-      : tokenizer_(tokenizer), skip_special_(skip_special), at_text_start_(tokenizer->strips_leading_space()) {}
+      : tokenizer_(tokenizer), skip_special_(skip_special), strip_left_(tokenizer->decoder().strip_left) {}
 
   // Says that the ids to come continue `prompt`: a character begun in the prompt can be completed, and a leading space
   // is kept. The prompt's own text is not returned. Call it before the first Push, or not at all.
@@ -31,7 +31,8 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool at_text_start_;  // the next byte is the text's first, and a space there is dropped
+  bool first_token_ = true;  // no token has contributed yet
+  int strip_left_;           // so many spaces may still be dropped: so far there was nothing else
   Utf8Assembler assembler_;
 };
 

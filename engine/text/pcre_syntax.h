@@ -8,12 +8,16 @@
 
 namespace sluice {
 
-// Rewrites `pattern` so that PCRE2 10.42 or newer with UTF and UCP matches what Hugging Face `tokenizers` 0.23 matches:
-//   \s and \S     by Unicode's White_Space; PCRE2 also counts U+180E as space
-//   \p{L} \p{N}   with the letters and numbers of Unicode 15.0 to 16.0, which PCRE2 10.42 (Unicode 14) takes for
-//   unassigned
-// Everything else stays as it is. INVALID_ARGUMENT: \S inside a class, or a property whose additions are not listed
-// here.
+// Rewrites `pattern` so that PCRE2 10.42 or newer with UTF, UCP and MULTILINE matches what Hugging Face `tokenizers`
+// 0.23 (Oniguruma, Unicode 16) matches:
+//   \s \S      by Unicode's White_Space; PCRE2 also counts U+180E as space
+//   \d \p{X}   with the characters that Unicode 15.0 to 16.0 added, which PCRE2 10.42 (Unicode 14) takes for
+//   unassigned;
+//              X is L, Lu, Ll, Lt, Lm, Lo, M, N, Nd, Nl, P, Pc, S or Han
+//   [A&&[^B]]  by a lookahead, as PCRE2 has no intersection of classes
+// INVALID_ARGUMENT names what is not known to mean the same in both and its place: other escapes and properties,
+// complements (\S, \P{X}) inside a class, nested classes, groups that are not (?: (?i: (?= (?! (?<= (?<! (?> or plain,
+// and quantifiers like {,3} or {3}+.
 absl::StatusOr<std::string> ToPcreSyntax(absl::string_view pattern);
 
 }  // namespace sluice

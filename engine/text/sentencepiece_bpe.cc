@@ -5,26 +5,13 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/text/character_bpe.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
 namespace {
 
 constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // ▁ U+2581
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-// The byte that "<0x0A>" names, or -1.
-int ParseByteToken(absl::string_view token) {
-  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
-  const int high = HexDigit(token[3]), low = HexDigit(token[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
 
 bool MayResultFromMerging(TokenType type) {
   return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;

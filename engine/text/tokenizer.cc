@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/decoder.h"
 #include "engine/text/detokenizer.h"
+#include "engine/text/recipes.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
@@ -13,6 +16,8 @@ namespace {
 
 // Leaves room for symbols and their neighbours as 32-bit numbers, also where every space becomes three bytes.
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
+
+constexpr size_t kMaxDecoderTextBytes = 64;
 
 // How model families spell "I have finished". A GGUF file names one such token at most; models use several.
 constexpr absl::string_view kEndOfGenerationTexts[] = {
@@ -63,6 +68,20 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
           absl::StrCat("tokenizer ", name, ": found ", *id, ", expected an id below ", spec.tokens.size()));
     }
   }
+  for (const AddedTokenOptions& options : spec.added) {
+    if (options.id < 0 || static_cast<size_t>(options.id) >= spec.tokens.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer added: found id ", options.id, ", expected an id below ", spec.tokens.size()));
+    }
+  }
+  if (spec.decoder.has_value()) {
+    for (const auto& [from, to] : spec.decoder->replace) {
+      if (from.empty() || to.size() > kMaxDecoderTextBytes) {
+        return absl::InvalidArgumentError(absl::StrCat("tokenizer decoder replace: found \"", from, "\" by ", to.size(),
+                                                       " bytes, expected a text by at most ", kMaxDecoderTextBytes));
+      }
+    }
+  }
   if (spec.add_bos && !spec.bos_id.has_value()) {
     return absl::InvalidArgumentError("tokenizer add_bos: found true without a bos_id");
   }
@@ -76,28 +95,64 @@ bool IsAdded(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUserDefined || type == TokenType::kUnknown;
 }
 
+// For each byte of `range` whether it lies in one of the `parsed` ranges, as Normalizer::Run wants it.
+std::string TrustedBytes(TextRange range, absl::Span<const TextRange> parsed) {
+  std::string trusted(range.end - range.begin, '\0');
+  for (const TextRange& p : parsed) {
+    const size_t begin = std::max(p.begin, range.begin), end = std::min(p.end, range.end);
+    if (begin < end) std::fill_n(trusted.begin() + (begin - range.begin), end - begin, '\1');
+  }
+  return trusted;
+}
+
+std::vector<TextRange> TrustedRanges(absl::string_view trusted) {
+  std::vector<TextRange> ranges;
+  for (size_t begin = trusted.find('\1'); begin != absl::string_view::npos;) {
+    const size_t end = std::min(trusted.find('\0', begin), trusted.size());
+    ranges.push_back({begin, end});
+    begin = trusted.find('\1', end);
+  }
+  return ranges;
+}
+
 }  // namespace
+
+struct Tokenizer::Encoding {
+  bool parse_normalized = false;  // look for the added tokens of normalized text
+  MergeScratch scratch;
+  PreTokenizer::Words words;
+  std::vector<int32_t> ids;
+};
+
+absl::StatusOr<Tokenizer::Model> Tokenizer::CreateModel(const TokenizerSpec& spec) {
+  switch (spec.model) {
+    case TokenizerModel::kByteLevelBpe:
+      return ByteLevelBpe::Create(spec);
+    case TokenizerModel::kSentencePieceBpe:
+      return SentencePieceBpe::Create(spec);
+    case TokenizerModel::kCharacterBpe:
+      return CharacterBpe::Create(spec);
+    case TokenizerModel::kRankedBpe:
+      return RankedBpe::Create(spec);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer model: found ", static_cast<int>(spec.model)));
+}
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
   SLUICE_RETURN_IF_ERROR(CheckSpec(spec));
   if (spec.types.empty()) spec.types.assign(spec.tokens.size(), TokenType::kNormal);
-
-  AddedTokens added;
-  for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    if (IsAdded(spec.types[i])) added.Add(spec.tokens[i], static_cast<int32_t>(i));
+  if (spec.pre.has_value()) {
+    SLUICE_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(*spec.pre));
+    spec.normalizer = recipe->normalizer;
+    spec.pre_tokenizer = recipe->pre_tokenizer;
+    spec.ignore_merges = recipe->ignore_merges;
   }
-
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (spec.model == TokenizerModel::kByteLevelBpe) {
-    SLUICE_ASSIGN_OR_RETURN(const PreTokenizerRecipe* recipe, FindPreTokenizerRecipe(spec.pre));
-    SLUICE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(recipe->patterns));
-    SLUICE_ASSIGN_OR_RETURN(ByteLevelBpe bpe, ByteLevelBpe::Create(spec, recipe->ignore_merges));
-    tokenizer.reset(new Tokenizer(ByteLevel{std::move(pre_tokenizer), std::move(bpe)}, std::move(added)));
-  } else {
-    SLUICE_ASSIGN_OR_RETURN(SentencePieceBpe bpe, SentencePieceBpe::Create(spec));
-    tokenizer.reset(new Tokenizer(std::move(bpe), std::move(added)));
-    tokenizer->strips_leading_space_ = spec.add_space_prefix;
-  }
+  SLUICE_ASSIGN_OR_RETURN(Model model, CreateModel(spec));
+  SLUICE_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(spec.normalizer));
+  SLUICE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(spec.pre_tokenizer));
+  std::unique_ptr<Tokenizer> tokenizer(
+      new Tokenizer(std::move(model), std::move(normalizer), std::move(pre_tokenizer)));
+  SLUICE_RETURN_IF_ERROR(tokenizer->FillAddedTokens(spec));
   tokenizer->bos_id_ = spec.bos_id;
   tokenizer->eos_id_ = spec.eos_id;
   tokenizer->eot_id_ = spec.eot_id;
@@ -105,11 +160,39 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec
   tokenizer->pad_id_ = spec.pad_id;
   tokenizer->add_bos_ = spec.add_bos;
   tokenizer->add_eos_ = spec.add_eos;
+  if (spec.decoder.has_value()) {
+    tokenizer->decoder_ = *std::move(spec.decoder);
+  } else {
+    tokenizer->decoder_.byte_level = spec.model == TokenizerModel::kByteLevelBpe;
+    tokenizer->bytes_by_type_ = spec.model == TokenizerModel::kSentencePieceBpe;
+    tokenizer->decoder_.strip_left = tokenizer->bytes_by_type_ && spec.add_space_prefix ? 1 : 0;
+  }
   tokenizer->FindEndOfGeneration(spec);
   tokenizer->tokens_ = std::move(spec.tokens);
   tokenizer->types_ = std::move(spec.types);
+  tokenizer->storage_ = std::move(spec.storage);
   tokenizer->FillTokenBytes();
   return tokenizer;
+}
+
+absl::Status Tokenizer::FillAddedTokens(const TokenizerSpec& spec) {
+  absl::flat_hash_map<int32_t, AddedTokenOptions> options;
+  for (const AddedTokenOptions& o : spec.added) options[o.id] = o;
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    if (!IsAdded(spec.types[i])) continue;
+    const int32_t id = static_cast<int32_t>(i);
+    const auto it = options.find(id);
+    std::string text(spec.tokens[i]);
+    AddedTokens* tokens = &raw_tokens_;
+    if (it != options.end() && it->second.normalized && FindInvalidUtf8(text) == absl::string_view::npos) {
+      std::string all_trusted;
+      SLUICE_RETURN_IF_ERROR(normalizer_.Run(&text, &all_trusted));
+      tokens = &normalized_tokens_;
+    }
+    tokens->Add(text, id);
+    if (it != options.end()) tokens->SetOptions(it->second);
+  }
+  return absl::OkStatus();
 }
 
 void Tokenizer::FindEndOfGeneration(const TokenizerSpec& spec) {
@@ -132,17 +215,24 @@ void Tokenizer::FindEndOfGeneration(const TokenizerSpec& spec) {
 }
 
 void Tokenizer::FillTokenBytes() {
-  const bool byte_level = std::holds_alternative<ByteLevel>(model_);
   bytes_offsets_.reserve(tokens_.size() + 1);
   for (size_t i = 0; i < tokens_.size(); ++i) {
     bytes_offsets_.push_back(bytes_.size());
-    if (byte_level) {
-      AppendByteLevelBytes(tokens_[i], &bytes_);
-    } else {
+    if (bytes_by_type_) {
       AppendSentencePieceBytes(tokens_[i], types_[i], &bytes_);
+    } else {
+      AppendDecoded(tokens_[i], decoder_, &bytes_);
     }
   }
   bytes_offsets_.push_back(bytes_.size());
+}
+
+std::string Tokenizer::FirstTokenBytes(int32_t id) const {
+  DecoderSpec unmarking = decoder_;
+  for (auto& [from, to] : unmarking.replace) to.clear();
+  std::string bytes;
+  AppendDecoded(TokenText(id), unmarking, &bytes);
+  return bytes;
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text, const EncodeOptions& options) const {
@@ -165,41 +255,73 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::Span<const TextSegm
     return absl::InvalidArgumentError(absl::StrCat("text: byte ", bad, " is not UTF-8"));
   }
 
-  std::vector<int32_t> ids;
-  MergeScratch scratch;
-  if (options.add_special && add_bos_) ids.push_back(*bos_id_);
-  size_t encoded = 0;  // ids cover text[0, encoded)
-  size_t run_begin = 0;
-  for (size_t s = 0; s < segments.size() && options.parse_special;) {
-    // Segments of one kind, side by side, are one run.
-    const bool parse = segments[s].parse_special;
-    size_t run_end = run_begin;
-    for (; s < segments.size() && segments[s].parse_special == parse; ++s) run_end += segments[s].text.size();
-    if (parse) {
-      const absl::string_view until_run_end = text.substr(0, run_end);
-      for (AddedTokens::Match m = added_tokens_.Find(until_run_end, run_begin); m.id >= 0;
-           m = added_tokens_.Find(until_run_end, encoded)) {
-        SLUICE_RETURN_IF_ERROR(EncodeStretch(text.substr(encoded, m.begin - encoded), &scratch, &ids));
-        ids.push_back(m.id);
-        encoded = m.end;
+  // Segments of one kind, side by side, are one range.
+  std::vector<TextRange> parsed;
+  size_t begin = 0;
+  for (const TextSegment& segment : segments) {
+    const size_t end = begin + segment.text.size();
+    if (options.parse_special && segment.parse_special && begin < end) {
+      if (!parsed.empty() && parsed.back().end == begin) {
+        parsed.back().end = end;
+      } else {
+        parsed.push_back({begin, end});
       }
     }
-    run_begin = run_end;
+    begin = end;
   }
-  SLUICE_RETURN_IF_ERROR(EncodeStretch(text.substr(encoded), &scratch, &ids));
-  if (options.add_special && add_eos_) ids.push_back(*eos_id_);
-  return ids;
+  const bool all_parsed = parsed.size() == 1 && parsed[0].end - parsed[0].begin == text.size();
+
+  Encoding encoding;
+  encoding.parse_normalized = !parsed.empty() && !normalized_tokens_.empty();
+  if (options.add_special && add_bos_) encoding.ids.push_back(*bos_id_);
+  std::vector<AddedTokens::Match> parts;
+  raw_tokens_.Cut(text, parsed, &parts);
+  for (const AddedTokens::Match& part : parts) {
+    if (part.id >= 0) {
+      encoding.ids.push_back(part.id);
+      continue;
+    }
+    std::string trusted;
+    if (encoding.parse_normalized && !all_parsed) trusted = TrustedBytes({part.begin, part.end}, parsed);
+    SLUICE_RETURN_IF_ERROR(
+        EncodeStretch(text.substr(part.begin, part.end - part.begin), part.begin == 0, std::move(trusted), &encoding));
+  }
+  if (options.add_special && add_eos_) encoding.ids.push_back(*eos_id_);
+  return std::move(encoding.ids);
 }
 
-absl::Status Tokenizer::EncodeStretch(absl::string_view text, MergeScratch* scratch, std::vector<int32_t>* ids) const {
-  if (const auto* sentence_piece = std::get_if<SentencePieceBpe>(&model_)) {
-    sentence_piece->Encode(text, scratch, ids);
-    return absl::OkStatus();
+absl::Status Tokenizer::EncodeStretch(absl::string_view text, bool at_start, std::string trusted,
+                                      Encoding* encoding) const {
+  std::string normalized;
+  if (!normalizer_.empty()) {
+    normalized = std::string(text);
+    SLUICE_RETURN_IF_ERROR(normalizer_.Run(&normalized, &trusted));
+    text = normalized;
   }
-  const ByteLevel& byte_level = std::get<ByteLevel>(model_);
-  std::vector<absl::string_view> words;
-  SLUICE_RETURN_IF_ERROR(byte_level.pre_tokenizer.Split(text, &words));
-  for (const absl::string_view word : words) byte_level.bpe.Encode(word, scratch, ids);
+  if (!encoding->parse_normalized) return EncodeWords(text, at_start, encoding);
+  std::vector<AddedTokens::Match> parts;
+  normalized_tokens_.Cut(text, trusted.empty() ? std::vector<TextRange>{{0, text.size()}} : TrustedRanges(trusted),
+                         &parts);
+  for (const AddedTokens::Match& part : parts) {
+    if (part.id >= 0) {
+      encoding->ids.push_back(part.id);
+    } else {
+      SLUICE_RETURN_IF_ERROR(
+          EncodeWords(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0, encoding));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::EncodeWords(absl::string_view text, bool at_start, Encoding* encoding) const {
+  SLUICE_RETURN_IF_ERROR(pre_tokenizer_.Split(text, at_start, &encoding->words));
+  std::visit(
+      [encoding](const auto& model) {
+        for (const absl::string_view word : encoding->words.words) {
+          model.Encode(word, &encoding->scratch, &encoding->ids);
+        }
+      },
+      model_);
   return absl::OkStatus();
 }
 

@@ -1,8 +1,9 @@
 // Text to token ids and back, equal to Hugging Face `tokenizers`.
 //
-// Encoding: added tokens are found in the raw text (leftmost, then longest); what lies between them is split into words
-// by the pre-tokenizer and each word is encoded by the model; BOS and EOS come last. Decoding: every token stands for a
-// fixed string of bytes; their concatenation is read as UTF-8.
+// Encoding: added tokens are found in the raw text (leftmost, then longest); each stretch between them is normalized,
+// cut at those added tokens that are to be found in normalized text, and split into words by the pre-tokenizer; the
+// model encodes each word; BOS and EOS come last. Decoding: every token stands for a fixed string of bytes; their
+// concatenation is read as UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,10 @@
 #include "absl/types/span.h"
 #include "engine/text/added_tokens.h"
 #include "engine/text/bpe.h"
+#include "engine/text/character_bpe.h"
+#include "engine/text/normalizer.h"
 #include "engine/text/pre_tokenizer.h"
+#include "engine/text/ranked_bpe.h"
 #include "engine/text/sentencepiece_bpe.h"
 #include "engine/text/tokenizer_spec.h"
 
@@ -35,7 +39,8 @@ struct TextSegment {
   bool parse_special = true;
 };
 
-// Immutable after Create; all methods are thread-safe. The memory behind the spec's string_views must outlive it.
+// Immutable after Create; all methods are thread-safe. The memory behind the spec's string_views must outlive it,
+// unless the spec's storage holds it.
 class Tokenizer {
  public:
   // INVALID_ARGUMENT names the field of the spec, what was found and what was expected.
@@ -46,7 +51,8 @@ class Tokenizer {
 
   // Encodes the concatenation of `segments`. An added token is matched only where all of its bytes lie in segments with
   // parse_special (adjacent ones count as one); everything else is encoded as if the borders were not there.
-  // options.parse_special false overrides all segments. Offsets in errors count from the first segment's first byte.
+  // options.parse_special false overrides all segments. A token that is found in normalized text counts as lying where
+  // the text lay that was normalized into it. Offsets in errors count from the first segment's first byte.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const TextSegment> segments,
                                               const EncodeOptions& options = {}) const;
 
@@ -81,24 +87,35 @@ class Tokenizer {
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
 
-  // Whether a decoded text loses one leading space (the one that Encode put there).
-  bool strips_leading_space() const { return strips_leading_space_; }
+  // What of decoding is no property of a single token: strip_left, unmark_first and space_between_tokens.
+  const DecoderSpec& decoder() const { return decoder_; }
+  // The bytes that a token contributes where decoder().unmark_first holds and it is the first.
+  std::string FirstTokenBytes(int32_t id) const;
 
  private:
-  struct ByteLevel {
-    PreTokenizer pre_tokenizer;
-    ByteLevelBpe bpe;
-  };
-  using Model = std::variant<ByteLevel, SentencePieceBpe>;
+  using Model = std::variant<ByteLevelBpe, CharacterBpe, RankedBpe, SentencePieceBpe>;
+  struct Encoding;  // one call of Encode
 
-  Tokenizer(Model model, AddedTokens added_tokens) : model_(std::move(model)), added_tokens_(std::move(added_tokens)) {}
+  Tokenizer(Model model, Normalizer normalizer, PreTokenizer pre_tokenizer)
+      : model_(std::move(model)), normalizer_(std::move(normalizer)), pre_tokenizer_(std::move(pre_tokenizer)) {}
 
-  absl::Status EncodeStretch(absl::string_view text, MergeScratch* scratch, std::vector<int32_t>* ids) const;
+  static absl::StatusOr<Model> CreateModel(const TokenizerSpec& spec);
+  absl::Status FillAddedTokens(const TokenizerSpec& spec);
   void FillTokenBytes();
   void FindEndOfGeneration(const TokenizerSpec& spec);
 
+  // A stretch between added tokens of the raw text; trusted as in Normalizer::Run.
+  absl::Status EncodeStretch(absl::string_view text, bool at_start, std::string trusted, Encoding* encoding) const;
+  // A stretch between added tokens of normalized text.
+  absl::Status EncodeWords(absl::string_view text, bool at_start, Encoding* encoding) const;
+
   const Model model_;
-  const AddedTokens added_tokens_;
+  const Normalizer normalizer_;
+  const PreTokenizer pre_tokenizer_;
+  AddedTokens raw_tokens_;         // found in the text as it came
+  AddedTokens normalized_tokens_;  // found in normalized text
+  DecoderSpec decoder_;
+  bool bytes_by_type_ = false;  // decoded as GGUF's SentencePiece vocabularies are, by the tokens' types
   std::vector<absl::string_view> tokens_;
   std::vector<TokenType> types_;
   std::string bytes_;                    // what the tokens decode to, one after the other
@@ -107,7 +124,7 @@ class Tokenizer {
   std::optional<int32_t> bos_id_, eos_id_, eot_id_, unk_id_, pad_id_;
   bool add_bos_ = false;
   bool add_eos_ = false;
-  bool strips_leading_space_ = false;
+  std::shared_ptr<const void> storage_;
 };
 
 }  // namespace sluice

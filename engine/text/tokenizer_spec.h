@@ -1,10 +1,12 @@
-// A tokenizer as data: what a model file says about its vocabulary. Whoever reads the file (a GGUF today) fills this
-// struct; Tokenizer::Create validates it.
+// A tokenizer as data: what a model's files say about its vocabulary and about the way from text to tokens and back.
+// Whoever reads the files (GGUF, tokenizer.json) fills this struct; Tokenizer::Create validates it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -14,6 +16,8 @@ namespace sluice {
 enum class TokenizerModel {
   kByteLevelBpe,      // GGUF tokenizer.ggml.model "gpt2": bytes as printable characters, a ranked list of merges
   kSentencePieceBpe,  // GGUF "llama": characters, the piece with the best score is merged first, bytes as a fallback
+  kCharacterBpe,      // tokenizer.json "BPE" without bytes: characters, a ranked list of merges, bytes as a fallback
+  kRankedBpe,         // tiktoken: tokens are bytes, and neighbours merge if together they are a token, lowest id first
 };
 
 // The values are GGUF's tokenizer.ggml.token_type. A value outside the list is refused by Tokenizer::Create.
@@ -40,20 +44,98 @@ inline MergeRule ParseMergeRule(absl::string_view line) {
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
-// The string_views point into memory that outlives the Tokenizer made from them (the mapped model file): nothing is
-// copied.
+// What a step looks for: an exact text, or a regular expression in Hugging Face's (Oniguruma's) syntax.
+struct TextPattern {
+  std::string text;
+  bool is_regex = false;
+};
+
+enum class NormalizerKind {
+  kNfc,  // Unicode's normalization forms (UAX #15)
+  kNfd,
+  kNfkc,
+  kNfkd,
+  kPrepend,  // `text` before every stretch that is not empty
+  kReplace,  // every match of `pattern` by `text`
+};
+
+// A step that rewrites a stretch of text between added tokens, before it is split.
+struct NormalizerStep {
+  NormalizerKind kind = NormalizerKind::kNfc;
+  TextPattern pattern = {};
+  std::string text = {};
+};
+
+// What becomes of the matches of a Split and of the gaps between them.
+enum class SplitBehavior {
+  kIsolated,            // both are pieces
+  kRemoved,             // only the gaps are
+  kMergedWithPrevious,  // a match ends the piece before it
+  kMergedWithNext,      // a match begins the piece after it
+  kContiguous,          // matches side by side are one piece
+};
+
+enum class PreTokenizerKind {
+  kSplit,        // by `pattern`, `behavior` and `invert`
+  kPrefixSpace,  // a space before every piece that does not start with one
+  kMetaspace,    // `mark` for every space, and before a piece that does not start with it, as `prepend` says
+};
+
+enum class PrependScheme { kAlways, kFirst, kNever };  // every piece; only the one that begins the whole text; none
+
+// A step that splits pieces into smaller ones (or rewrites them one by one).
+struct PreTokenizerStep {
+  PreTokenizerKind kind = PreTokenizerKind::kSplit;
+  TextPattern pattern = {};
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;  // matches and gaps change roles
+  std::string mark = {};
+  PrependScheme prepend = PrependScheme::kAlways;
+};
+
+// How the spellings of tokens become text.
+struct DecoderSpec {
+  bool byte_level = false;  // spelled in the byte alphabet (see bpe.h); excludes the fields up to byte_fallback
+  std::vector<std::pair<std::string, std::string>> replace;  // in each token, one after the other
+  bool byte_fallback = false;                                // a token <0x0A> is that byte
+  int strip_left = 0;         // at most so many spaces are dropped from the beginning of the text
+  bool unmark_first = false;  // instead of replacing them, the first token loses all that `replace` finds
+  bool space_between_tokens = false;
+};
+
+// Of a token that is matched in text as a whole; see AddedTokens.
+struct AddedTokenOptions {
+  int32_t id = 0;
+  bool lstrip = false;       // takes the white space before it, too
+  bool rstrip = false;       // ... after it
+  bool single_word = false;  // matches only where neither neighbour is part of a word
+  bool normalized = false;   // matched, itself normalized, in normalized text; otherwise in the text as it came
+};
+
+// The string_views point into memory that outlives the Tokenizer made from them (the mapped model file) or that
+// `storage` keeps alive: nothing is copied.
 struct TokenizerSpec {
   TokenizerModel model = TokenizerModel::kByteLevelBpe;
-  std::vector<absl::string_view> tokens;  // [vocab_size], as the file spells them
+  std::vector<absl::string_view> tokens;  // [vocab_size], as the file spells them; empty: no token has this id
   std::vector<TokenType> types;           // [vocab_size], or empty: all kNormal
   std::vector<float> scores;              // [vocab_size], kSentencePieceBpe only; higher merges earlier
-  std::vector<MergeRule> merges;          // kByteLevelBpe only, best first
-  std::string pre;                        // kByteLevelBpe only: tokenizer.ggml.pre, a name known to pre_tokenizer.h
+  std::vector<MergeRule> merges;          // kByteLevelBpe and kCharacterBpe, best first
+  std::vector<AddedTokenOptions> added;   // of those control, unknown and user-defined tokens that have any
+
+  // kByteLevelBpe: tokenizer.ggml.pre, a name known to recipes.h, which then stands for the next three fields.
+  std::optional<std::string> pre;
+  std::vector<NormalizerStep> normalizer;
+  std::vector<PreTokenizerStep> pre_tokenizer;
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges make of it
+
+  bool byte_fallback = false;  // kCharacterBpe: a character that is no token is its bytes <0xXX>, if all of them are
+  bool fuse_unk = false;       // kCharacterBpe: unknown characters side by side are one unknown token
+  std::optional<DecoderSpec> decoder;  // nothing: as is usual for the model
 
   bool add_bos = false;  // Encode with add_special puts bos_id first
   bool add_eos = false;  // ... and eos_id last
-  bool add_space_prefix =
-      true;  // kSentencePieceBpe only: every stretch of text between added tokens starts with a space
+  // kSentencePieceBpe only: every stretch of text between added tokens starts with a space.
+  bool add_space_prefix = true;
 
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
@@ -61,6 +143,8 @@ struct TokenizerSpec {
   std::optional<int32_t> eom_id;  // end of message
   std::optional<int32_t> unk_id;
   std::optional<int32_t> pad_id;
+
+  std::shared_ptr<const void> storage;
 };
 
 }  // namespace sluice

@@ -23,7 +23,9 @@ Ids Encode(const ByteLevelBpe& bpe, string_view word) {
 }
 
 ByteLevelBpe Make(const TinyVocabulary& vocabulary, bool ignore_merges = false) {
-  absl::StatusOr<ByteLevelBpe> bpe = ByteLevelBpe::Create(vocabulary.spec, ignore_merges);
+  TokenizerSpec spec = vocabulary.spec;
+  spec.ignore_merges = ignore_merges;
+  absl::StatusOr<ByteLevelBpe> bpe = ByteLevelBpe::Create(spec);
   EXPECT_TRUE(bpe.ok()) << bpe.status();
   return *std::move(bpe);
 }
@@ -107,7 +109,7 @@ TEST(ByteLevelBpeTest, AMergeOfWhatIsNoTokenIsRefusedByNumberAndName) {
   for (const char* merge : {"a", "zz b", "a zz", "a c"}) {
     TinyVocabulary v = TinyVocabulary::ByteLevel("gpt-2", {"a b"});
     v.spec.merges.push_back(ParseMergeRule(merge));
-    const absl::Status status = ByteLevelBpe::Create(v.spec, false).status();
+    const absl::Status status = ByteLevelBpe::Create(v.spec).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << merge;
     EXPECT_THAT(status.message(), HasSubstr("merges[1]"));
   }

@@ -50,7 +50,7 @@ TEST(MergeCostTest, ByteLevelBpeIsNLogN) {
   // Merges that double: a, aa, aaaa, ... so that every level of merging runs over the whole text.
   const TinyVocabulary v = TinyVocabulary::ByteLevel(
       "gpt-2", {"a a", "aa aa", "aaaa aaaa", "aaaaaaaa aaaaaaaa", "a b", "ab ab", "Ġ Ġ", "ĠĠ ĠĠ", "Ã ©", "Ċ Ċ", "0 0"});
-  const auto bpe = ByteLevelBpe::Create(v.spec, false);
+  const auto bpe = ByteLevelBpe::Create(v.spec);
   ASSERT_TRUE(bpe.ok()) << bpe.status();
   ExpectCheap(*bpe, {"a", "aab", "é"});
 }
@@ -73,7 +73,7 @@ TEST(MergeCostTest, MergingOneByOneFromTheLeftIsNLogNToo) {
   }
   std::vector<string_view> views(merges.begin(), merges.end());
   const TinyVocabulary v = TinyVocabulary::ByteLevel("gpt-2", views);
-  const auto bpe = ByteLevelBpe::Create(v.spec, false);
+  const auto bpe = ByteLevelBpe::Create(v.spec);
   ASSERT_TRUE(bpe.ok()) << bpe.status();
   MergeScratch scratch;
   Ids ids;
@@ -87,7 +87,7 @@ TEST(MergeCostTest, RealVocabulariesAreNLogN) {
     if (absl::IsNotFound(vocabulary.status())) GTEST_SKIP() << vocabulary.status().message();
     ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
     if (vocabulary->spec.model == TokenizerModel::kByteLevelBpe) {
-      ExpectCheap(*ByteLevelBpe::Create(vocabulary->spec, false), {"a", " "});
+      ExpectCheap(*ByteLevelBpe::Create(vocabulary->spec), {"a", " "});
     } else {
       ExpectCheap(*SentencePieceBpe::Create(vocabulary->spec), {"a", " "});
     }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "engine/text/pcre_syntax.h"
+#include "engine/text/recipes.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
@@ -16,15 +17,20 @@ namespace {
 using absl::string_view;
 using ::testing::HasSubstr;
 
-std::vector<string_view> SplitBy(string_view name, string_view text) {
-  const auto recipe = FindPreTokenizerRecipe(name);
-  EXPECT_TRUE(recipe.ok()) << recipe.status();
-  const auto pre_tokenizer = PreTokenizer::Create((*recipe)->patterns);
+std::vector<std::string> SplitBySteps(const std::vector<PreTokenizerStep>& steps, string_view text,
+                                      bool at_start = true) {
+  const auto pre_tokenizer = PreTokenizer::Create(steps);
   EXPECT_TRUE(pre_tokenizer.ok()) << pre_tokenizer.status();
-  std::vector<string_view> words;
-  const absl::Status status = pre_tokenizer->Split(text, &words);
+  PreTokenizer::Words words;
+  const absl::Status status = pre_tokenizer->Split(text, at_start, &words);
   EXPECT_TRUE(status.ok()) << status;
-  return words;
+  return std::vector<std::string>(words.words.begin(), words.words.end());
+}
+
+std::vector<std::string> SplitBy(string_view name, string_view text) {
+  const auto recipe = FindRecipe(name);
+  EXPECT_TRUE(recipe.ok()) << recipe.status();
+  return SplitBySteps((*recipe)->pre_tokenizer, text);
 }
 
 std::string Split(string_view name, string_view text) { return absl::StrJoin(SplitBy(name, text), "·"); }
@@ -73,9 +79,9 @@ TEST(PreTokenizerTest, WordsCoverTheTextWithoutGaps) {
   }
   for (const char* name : {"gpt-2", "smollm", "llama-bpe"}) {
     std::string joined;
-    for (const string_view word : SplitBy(name, text)) {
+    for (const std::string& word : SplitBy(name, text)) {
       EXPECT_FALSE(word.empty());
-      joined += std::string(word);
+      joined += word;
     }
     EXPECT_EQ(joined, text);
   }
@@ -91,33 +97,81 @@ TEST(PreTokenizerTest, TwoMegabytesOfOneKindStayBelowTheMatchLimit) {
   }
 }
 
-TEST(PreTokenizerTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
-  const auto recipe = FindPreTokenizerRecipe("whatever");
-  EXPECT_EQ(recipe.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(recipe.status().message(), HasSubstr("found \"whatever\""));
-  EXPECT_THAT(recipe.status().message(), HasSubstr("gpt-2, smollm, llama-bpe"));
+TEST(PreTokenizerTest, EveryFamilySplitsAsItsReferenceDoes) {
+  EXPECT_EQ(Split("qwen2", "a 12345"), "a· ·1·2·3·4·5");
+  EXPECT_EQ(Split("qwen35", "a e\u0301\u0302b"), "a· e\u0301\u0302b");
+  EXPECT_EQ(Split("dbrx", "a 12345"), "a· ·123·45");
+  EXPECT_EQ(Split("gpt-4o", "HelloWorld's HTMLParser 12345 a//\n"), "Hello·World's· HTMLParser· ·123·45· a·//\n");
+  EXPECT_EQ(Split("tekken", "HelloWorld's 12"), "Hello·World·'s· ·1·2");
+  EXPECT_EQ(Split("kimi-k2", "ab中文cd 中/\n"), "ab·中文·cd· ·中·/\n");
+  EXPECT_EQ(Split("gpt-4o", "ab中文cd"), "ab中文cd");
+  EXPECT_EQ(Split("deepseek-v3", "中文ab,cd 1234 \U0001FAE8!"), "中文·ab·,cd· ·123·4· \U0001FAE8!");
+  EXPECT_EQ(Split("deepseek-llm", "ab c, 中12  \n"), "ab· c·,· ·中·12·  ·\n");
+  EXPECT_EQ(Split("deepseek-coder", "ab, 中12"), "ab·,· 中·1·2");
 }
 
-TEST(PreTokenizerTest, APatternThatDoesNotCompileIsAnErrorAndAnEmptyMatchIsNoWord) {
-  EXPECT_EQ(PreTokenizer::Create({string_view("a(")}).status().code(), absl::StatusCode::kInvalidArgument);
-  const auto pre_tokenizer = PreTokenizer::Create({string_view("b*")});
-  ASSERT_TRUE(pre_tokenizer.ok());
-  std::vector<string_view> words;
-  ASSERT_TRUE(pre_tokenizer->Split("aébbc", &words).ok());
-  EXPECT_EQ(absl::StrJoin(words, "·"), "aé·bb·c");
+TEST(PreTokenizerTest, WhatBecomesOfMatchesAndGaps) {
+  const auto split = [](SplitBehavior behavior, bool invert, string_view text) {
+    return absl::StrJoin(SplitBySteps({{.pattern = {"-", false}, .behavior = behavior, .invert = invert}}, text), "·");
+  };
+  EXPECT_EQ(split(SplitBehavior::kIsolated, false, "a--b-"), "a·-·-·b·-");
+  EXPECT_EQ(split(SplitBehavior::kRemoved, false, "a--b-"), "a·b");
+  EXPECT_EQ(split(SplitBehavior::kRemoved, true, "a--b-"), "-·-·-");
+  EXPECT_EQ(split(SplitBehavior::kMergedWithPrevious, false, "-a--b-"), "-·a-·-·b-");
+  EXPECT_EQ(split(SplitBehavior::kMergedWithNext, false, "-a--b-"), "-a·-·-b·-");
+  EXPECT_EQ(split(SplitBehavior::kContiguous, false, "a--b-"), "a·--·b·-");
+  EXPECT_EQ(split(SplitBehavior::kIsolated, false, ""), "");
+}
+
+TEST(PreTokenizerTest, MetaspaceMarksEveryPieceOrTheFirstOrNone) {
+  const auto split = [](PrependScheme prepend, string_view text, bool at_start) {
+    return absl::StrJoin(
+        SplitBySteps({{.kind = PreTokenizerKind::kMetaspace, .mark = "▁", .prepend = prepend}}, text, at_start), "·");
+  };
+  EXPECT_EQ(split(PrependScheme::kAlways, "a b", false), "▁a▁b");
+  EXPECT_EQ(split(PrependScheme::kAlways, " a", false), "▁a");
+  EXPECT_EQ(split(PrependScheme::kAlways, "▁a", false), "▁a");
+  EXPECT_EQ(split(PrependScheme::kFirst, "a", true), "▁a");
+  EXPECT_EQ(split(PrependScheme::kFirst, "a", false), "a");
+  EXPECT_EQ(split(PrependScheme::kNever, "a ", true), "a▁");
+}
+
+TEST(PreTokenizerTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
+  const auto recipe = FindRecipe("whatever");
+  EXPECT_EQ(recipe.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(recipe.status().message(), HasSubstr("found \"whatever\""));
+  EXPECT_THAT(recipe.status().message(), HasSubstr("smollm, llama-bpe"));
+}
+
+TEST(PreTokenizerTest, APatternThatDoesNotCompileIsAnErrorAndAnEmptyMatchCuts) {
+  const std::vector<PreTokenizerStep> broken = {{.pattern = {"a(", true}}};
+  EXPECT_EQ(PreTokenizer::Create(broken).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(absl::StrJoin(SplitBySteps({{.pattern = {"b*", true}}}, "aébbc"), "·"), "a·é·bb·c");
+  EXPECT_EQ(absl::StrJoin(SplitBySteps({{.pattern = {R"((?=(\d{3})+(?!\d)))", true}}}, "a1234567"), "·"), "a1·234·567");
+  EXPECT_EQ(absl::StrJoin(SplitBySteps({{.pattern = {R"(\s+$)", true}}}, "a \nb  "), "·"), "a· ·\nb·  ");
 }
 
 TEST(PreTokenizerTest, BacktrackingWithoutEndIsAnErrorAndNotAHang) {
-  const auto pre_tokenizer = PreTokenizer::Create({string_view("(a|aa)+$")});
+  const std::vector<PreTokenizerStep> steps = {{.pattern = {"(a|aa)+$", true}}};
+  const auto pre_tokenizer = PreTokenizer::Create(steps);
   ASSERT_TRUE(pre_tokenizer.ok());
-  std::vector<string_view> words;
-  EXPECT_EQ(pre_tokenizer->Split(std::string(60, 'a') + "b", &words).code(), absl::StatusCode::kInvalidArgument);
+  PreTokenizer::Words words;
+  EXPECT_EQ(pre_tokenizer->Split(std::string(60, 'a') + "b", true, &words).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(PcreSyntaxTest, PropertiesWithoutAListOfAdditionsAreRefused) {
-  EXPECT_EQ(ToPcreSyntax(R"(\p{Han}+)").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ToPcreSyntax(R"(\P{L})").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ToPcreSyntax(R"([a\S])").status().code(), absl::StatusCode::kInvalidArgument);
+TEST(PcreSyntaxTest, WhatMeansSomethingElseOrIsUnknownIsRefused) {
+  for (const char* pattern :
+       {R"(\p{Greek}+)", R"([a\S])",   R"([\P{L}])", R"(\w+)",      R"(\bx)",     R"(\h)",      R"(\R)",
+        R"(\K)",         R"((a)\1)",   R"(\pL)",     R"((?P<n>a))", R"((?<n>a))", R"((?R))",    R"((?1))",
+        R"((?m:.))",     R"((*FAIL))", R"(a{,3})",   R"(a{3}+)",    R"(a{3}?)",   R"([a[bc]])", R"([[:alpha:]])",
+        R"([a&&])",      R"([^a&&b])", R"([a)",      R"([])",       R"(a\)",      R"(\p{L)"}) {
+    EXPECT_EQ(ToPcreSyntax(pattern).status().code(), absl::StatusCode::kInvalidArgument) << pattern;
+  }
+}
+
+TEST(PcreSyntaxTest, ClassesIntersect) {
+  EXPECT_EQ(*ToPcreSyntax("[ab&&[^b]]+"), "(?:(?=[^b])[ab])+");
+  EXPECT_EQ(*ToPcreSyntax("[a-z&&k-p&&[^m]]"), "(?:(?=[k-p])(?=[^m])[a-z])");
 }
 
 TEST(PcreSyntaxTest, EscapesThatMeanTheSameStay) {

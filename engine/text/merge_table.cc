@@ -1,0 +1,43 @@
+#include "engine/text/merge_table.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+TokenIds IndexTokens(const std::vector<absl::string_view>& tokens) {
+  TokenIds ids;
+  ids.reserve(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!tokens[i].empty()) ids.try_emplace(tokens[i], static_cast<int32_t>(i));
+  }
+  return ids;
+}
+
+absl::StatusOr<MergeTable> MergeTable::Create(const std::vector<MergeRule>& merges, const TokenIds& ids) {
+  const auto find = [&ids](absl::string_view token) {
+    const auto it = ids.find(token);
+    return it == ids.end() ? -1 : it->second;
+  };
+  MergeTable table;
+  table.merges_.reserve(merges.size());
+  std::string joined;
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const MergeRule& rule = merges[rank];
+    joined.assign(rule.left.data(), rule.left.size());
+    joined.append(rule.right.data(), rule.right.size());
+    const int32_t left = find(rule.left), right = find(rule.right), merged = find(joined);
+    if (rule.right.empty() || left < 0 || right < 0 || merged < 0) {
+      const absl::string_view missing = left < 0 ? rule.left : right < 0 ? rule.right : absl::string_view(joined);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tokenizer merges[", rank, "]: \"", rule.left, "\" + \"", rule.right, "\": ",
+          rule.right.empty()
+              ? "found one part, expected two"
+              : absl::StrCat("\"", missing, "\" is no token, expected both parts and their result to be")));
+    }
+    // A pair listed twice has its later rank, as in Hugging Face's.
+    table.merges_[Key(left, right)] = {static_cast<uint32_t>(rank), merged};
+  }
+  return table;
+}
+
+}  // namespace sluice
