@@ -32,6 +32,7 @@ class Case:
     # Why there is no GGUF twin: what the format, or the converter, has no place for.
     no_gguf: str = ""
     gate_up_std: float = 1.5  # of the experts, so that clamps bite
+    down_std: float = 1.5  # of the feed-forward's last matrix, so that forms of GELU differ
     blind: tuple = ()  # mistakes (parts of their names) that this case is not there to find
 
     def build_config(self, **changes):
@@ -332,16 +333,16 @@ CASES = [
                 rope_parameters=rope())),
     Case("gemma3", "Gemma 3", "Gemma3ForCausalLM",
          common(hidden_size=48, intermediate_size=64, num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=16,
-                sliding_window=16, tie_word_embeddings=True,
+                sliding_window=16, final_logit_softcapping=4.0, tie_word_embeddings=True,
                 rope_parameters={"full_attention": rope(1e3, "linear", factor=4.0), "sliding_attention": rope(100.0)}),
          published=old_gemma3),
     Case("gemma3-wrapped", "Gemma 3", "Gemma3ForCausalLM",
          common(hidden_size=48, intermediate_size=64, num_hidden_layers=3, head_dim=32, query_pre_attn_scalar=24,
-                sliding_window=9, tie_word_embeddings=True, final_logit_softcapping=4.0,
+                sliding_window=9, tie_word_embeddings=True,
                 layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                 rope_parameters={"full_attention": rope(1e6), "sliding_attention": rope(1e4)}),
          rewrite=wrapped("gemma3", "Gemma3ForConditionalGeneration", "language_model.model."),
-         no_gguf="no key for query_pre_attn_scalar and the list of layers"),
+         down_std=5.0, no_gguf="no key for query_pre_attn_scalar and the list of layers"),
     # OLMo 2
     Case("olmo2-mha", "OLMo 2", "Olmo2ForCausalLM", common(num_key_value_heads=4, rope_parameters=rope(5e5)),
          published=old_style, no_gguf="nothing that olmo2-gqa has not"),
