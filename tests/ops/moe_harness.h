@@ -118,7 +118,8 @@ class MoeHarness {
     LoadExperts();
   }
 
-  void SetSelectionBias(std::vector<float> values) { selection_bias_ = ops_->LoadVector(values).value(); }
+  void SetSelectionBias(const std::vector<float>& values) { selection_bias_ = ops_->LoadVector(values).value(); }
+  void SetDownBias(const std::vector<float>& values) { down_bias_ = ops_->LoadVector(values).value(); }
 
   MoeArgs args() const {
     const MoeConfig& c = config_;

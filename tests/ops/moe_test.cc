@@ -366,6 +366,20 @@ TEST(CpuMoe, ASingleExpertIsADenseLayer) {
   }
 }
 
+// 1e8 - 1e8 + 1 is 1 in this order only.
+TEST(CpuMoe, SumsExpertsInAscendingOrder) {
+  MoeConfig config;
+  config.routing = {3, 3, MoeScore::kSigmoid, {}, false, 0, 2};  // a weight of 1 where all logits are 0
+  config.expert_bias = true;
+  auto ops = MakeCpuOps();
+  MoeHarness harness(config, ops.get());
+  std::vector<float> bias;
+  for (float value : {1e8f, -1e8f, 1.0f}) bias.insert(bias.end(), static_cast<size_t>(config.d_model), value);
+  harness.SetDownBias(bias);
+  for (int expert = 0; expert < 3; ++expert) harness.FillExpert(expert, 0);
+  EXPECT_THAT(harness.Run({MoeHarness::kZeroToken})[0], testing::Each(1.0f));
+}
+
 TEST(CpuMoe, ReadsOnlyTheChosenExperts) {
   MoeConfig config;
   config.selection_bias = 0;
@@ -433,8 +447,10 @@ INSTANTIATE_TEST_SUITE_P(All, EveryMoePrecision,
                          testing::Values(MoePrecision{"f16", kF16, kF16, kF16, kInt16, 1e-5},
                                          MoePrecision{"bf16", kBF16, kBF16, kBF16, kInt16, 1e-5},
                                          MoePrecision{"fp8_experts", kF8, kBF16, kBF16, kInt16, 1e-5},
-                                         MoePrecision{"mxfp4_experts", kMx, kF32, kMx, kInt16, 1e-5},
-                                         MoePrecision{"mxfp4_experts_q8_shared", kMx, kBF16, kQ8, kInt16, 1e-3},
+                                         MoePrecision{"mxfp4_experts", kMx, kF32, kMx, kInt16, 1e-3},
+                                         MoePrecision{"mxfp4_experts_f32", kMx, kBF16, kQ8, ActivationType::kF32, 1e-5},
+                                         MoePrecision{"mxfp4_experts_q8_shared_int8", kMx, kBF16, kQ8, kInt8, 6e-2},
+                                         MoePrecision{"bf16_experts_q8_shared", kBF16, kBF16, kQ8, kInt16, 1e-3},
                                          MoePrecision{"q8_experts_f16_shared", kQ8, kF32, kF16, kInt16, 1e-3},
                                          MoePrecision{"q4_1_f32", kQ4, kF32, kQ4, ActivationType::kF32, 1e-5},
                                          MoePrecision{"q4_1_int16", kQ4, kF32, kQ4, kInt16, 2e-3},

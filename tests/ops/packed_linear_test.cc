@@ -169,7 +169,7 @@ TEST_F(PackedLinearTest, PackedSizeIsCloseToTheStoredSize) {
                         {TensorType::kF32, 1},
                         {TensorType::kF16, 1},
                         {TensorType::kBF16, 1},
-                        {TensorType::kMXFP4, 64.0 / 17},
+                        {TensorType::kMXFP4, 18.0 / 17},
                         {TensorType::kF8E4M3, 2}}) {
     const StoredTensor tensor = RandomTensor(c.type, 64, 512, rng_);
     const PackedLinear linear = Pack({tensor.view}).value();

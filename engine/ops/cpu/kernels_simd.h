@@ -21,17 +21,18 @@ template <PackedType Packed>
 constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
 
 // Codes k = 4 Group .. 4 Group + 3 of lanes first_lane .. first_lane + kLanes - 1: byte t of a lane's 32 bits is k + t.
-template <int Bits, int Group>
+template <PackedType Packed, int Group>
 [[gnu::always_inline]] inline Int Codes(const uint8_t* block, int first_lane) {
-  if constexpr (Bits == 8) {
+  constexpr int kBits = kFormat<Packed>.code_bits;
+  if constexpr (kBits == 8) {
     return Load(block + Group * 128 + first_lane * 4);
   } else {
     constexpr int kPair = Group % 4, kHigh = Group / 4;
     const Int stored = Load(block + kPair * 128 + first_lane * 4);
     const Int nibbles = And(kHigh ? ShiftRight16<4>(stored) : stored, Set8(15));
-    if constexpr (Bits == 5) {
+    if constexpr (kBits == 5) {
       return AddFifthBits(nibbles, block + 512 + (kPair * 2 + first_lane / 16) * 16 + kHigh * 8 + first_lane % 16 / 2);
-    } else if constexpr (Bits == 6) {
+    } else if constexpr (kBits == 6) {
       const Int upper = Load(block + 512 + kHigh * 128 + first_lane * 4);
       Int bits;  // 2 kPair, 2 kPair + 1 go to 4, 5
       if constexpr (kPair == 0) bits = ShiftLeft16<4>(upper);
@@ -39,6 +40,8 @@ template <int Bits, int Group>
       if constexpr (kPair == 2) bits = upper;
       if constexpr (kPair == 3) bits = ShiftRight16<2>(upper);
       return Or(nibbles, And(bits, Set8(0x30)));
+    } else if constexpr (kFormat<Packed>.fp4) {
+      return LookUp(kMxfp4Codes, nibbles);
     } else {
       return nibbles;
     }
@@ -50,7 +53,9 @@ template <PackedType Packed>
 [[gnu::always_inline]] inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, int sub) {
   constexpr PackedFormat kF = kFormat<Packed>;
   const uint8_t* scales = block + kF.code_bytes;
-  if constexpr (!kF.two_level) {
+  if constexpr (kF.fp4) {
+    return LoadBf16(scales + lane * 2);
+  } else if constexpr (!kF.two_level) {
     return LoadF16(scales + lane * 2);
   } else {
     const Float d = LoadF16(super + lane * 2);
@@ -81,10 +86,11 @@ template <int Digits>
 }
 
 // dot[digit][r][v] += codes of Group times the digits of row r.
-template <int Bits, int Digits, int R, int Group>
+template <PackedType Packed, int Digits, int R, int Group>
 [[gnu::always_inline]] inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations,
                                             size_t stride_bytes, Int (&dot)[Digits][R][2]) {
-  const Int w0 = Codes<Bits, Group>(block, lane), w1 = Codes<Bits, Group>(block, lane + kLanes);
+  constexpr int kBits = kFormat<Packed>.code_bits;
+  const Int w0 = Codes<Packed, Group>(block, lane), w1 = Codes<Packed, Group>(block, lane + kLanes);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
@@ -92,8 +98,8 @@ template <int Bits, int Digits, int R, int Group>
       int four;
       __builtin_memcpy(&four, Row<Digits>(activations, stride_bytes, r).digits[digit] + Group * 4, 4);
       const Int x = Set32(four);
-      dot[digit][r][0] = Dot4<Bits>(dot[digit][r][0], w0, x);
-      dot[digit][r][1] = Dot4<Bits>(dot[digit][r][1], w1, x);
+      dot[digit][r][0] = Dot4<kBits>(dot[digit][r][0], w0, x);
+      dot[digit][r][1] = Dot4<kBits>(dot[digit][r][1], w1, x);
     }
   }
 }
@@ -116,21 +122,20 @@ template <PackedType Packed, int Digits, int R, int Sub>
       dot[Digits - 1][r][0] = dot[Digits - 1][r][1] = Set32(0);
     }
   }
-  constexpr int kBits = kF.code_bits;
   if constexpr (kF.scales_per_block == 2) {
-    DotGroup<kBits, Digits, R, 4 * Sub + 0>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 4 * Sub + 1>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 4 * Sub + 2>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 4 * Sub + 3>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 4 * Sub + 0>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 4 * Sub + 1>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 4 * Sub + 2>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 4 * Sub + 3>(block, lane, activations, stride_bytes, dot);
   } else {
-    DotGroup<kBits, Digits, R, 0>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 4>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 1>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 5>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 2>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 6>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 3>(block, lane, activations, stride_bytes, dot);
-    DotGroup<kBits, Digits, R, 7>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 0>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 4>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 1>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 5>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 2>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 6>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 3>(block, lane, activations, stride_bytes, dot);
+    DotGroup<Packed, Digits, R, 7>(block, lane, activations, stride_bytes, dot);
   }
 }
 
@@ -245,7 +250,7 @@ template <PackedType Packed, int R, int Group = 0>
                                             const uint8_t* x, size_t stride_bytes, Float (&acc)[R][2]) {
   constexpr PackedFormat kF = kFormat<Packed>;
   constexpr int kSub = kF.scales_per_block == 2 ? Group / 4 : 0;
-  const Int c0 = Codes<kF.code_bits, Group>(block, lane), c1 = Codes<kF.code_bits, Group>(block, lane + kLanes);
+  const Int c0 = Codes<Packed, Group>(block, lane), c1 = Codes<Packed, Group>(block, lane + kLanes);
 #pragma GCC unroll 4
   for (int t = 0; t < 4; ++t) {
     FmaRows<R>(floats.Value(c0, t, kSub, 0), floats.Value(c1, t, kSub, 1), x + (Group * 4 + t) * sizeof(float),

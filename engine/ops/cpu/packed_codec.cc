@@ -81,6 +81,13 @@ void PackOneLevel(const PackedFormat& format, const uint8_t* src, int lane, uint
   for (int pair = 0; pair < 4; ++pair) std::memcpy(block + CodeOffset(pair, lane), src + pair * 4, 4);
 }
 
+// e, codes. The scale is 2^(e - 128), half of the block's factor.
+void PackMxfp4(const PackedFormat& format, const uint8_t* src, int lane, uint8_t* block) {
+  const uint32_t scale = src[0] < 2 ? 0x00200000u << src[0] : static_cast<uint32_t>(src[0] - 1) << 23;
+  Store(block + format.code_bytes + lane * 2, static_cast<uint16_t>(scale >> 16));
+  for (int pair = 0; pair < 4; ++pair) std::memcpy(block + CodeOffset(pair, lane), src + 1 + pair * 4, 4);
+}
+
 void PackQ4KOrQ5K(const PackedFormat& format, const uint8_t* src, int lane, uint8_t* super) {
   std::memcpy(super + lane * 2, src, 2);
   std::memcpy(super + 64 + lane * 2, src + 2, 2);
@@ -197,7 +204,7 @@ int ReadCode(const PackedFormat& format, const uint8_t* block, int lane, int k) 
     return nibble | static_cast<int>(mask >> (FifthShift(lane) + k % 4) & 1) << 4;
   }
   if (format.code_bits == 6) return nibble | (block[UpperOffset(lane, high) + k % 4] >> (2 * pair) & 3) << 4;
-  return nibble;
+  return format.fp4 ? kMxfp4Codes[nibble] : nibble;
 }
 
 }  // namespace
@@ -221,12 +228,13 @@ std::optional<PackedType> PackedTypeFor(TensorType type) {
     case TensorType::kQ3_K:
     case TensorType::kQ6_K:
       return PackedType::kQ6_K;
+    case TensorType::kMXFP4:
+      return PackedType::kMXFP4;
     case TensorType::kQ2_K:
     case TensorType::kF32:
       return PackedType::kF32;
     case TensorType::kF16:
       return PackedType::kF16;
-    case TensorType::kMXFP4:
     case TensorType::kF8E4M3:
     case TensorType::kBF16:
       return PackedType::kBF16;
@@ -252,7 +260,8 @@ void PackLane(TensorType type, const uint8_t* row, int64_t k, PackedType packed,
   }
   if (!format.two_level) {
     for (int64_t b = 0; b < k / kBlock; ++b) {
-      PackOneLevel(format, row + b * info.block_bytes, lane, panel + b * format.block_bytes);
+      const auto pack = format.fp4 ? PackMxfp4 : PackOneLevel;
+      pack(format, row + b * info.block_bytes, lane, panel + b * format.block_bytes);
     }
     return;
   }
@@ -281,7 +290,8 @@ LaneBlock ReadLaneBlock(PackedType packed, const uint8_t* panel, int64_t index, 
   for (int k = 0; k < kBlock; ++k) out.code[k] = ReadCode(format, block, lane, k);
   out.offset = 0;
   if (!format.two_level) {
-    out.scale[0] = out.scale[1] = F16ToFloat(Load<uint16_t>(scales + lane * 2));
+    const uint16_t scale = Load<uint16_t>(scales + lane * 2);
+    out.scale[0] = out.scale[1] = format.fp4 ? Bf16ToFloat(scale) : F16ToFloat(scale);
     if (format.affine) out.offset = F16ToFloat(Load<uint16_t>(scales + 64 + lane * 2));
     return out;
   }

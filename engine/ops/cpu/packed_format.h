@@ -14,7 +14,9 @@
 //              6 bits: as 4 bits, then the upper two bits in 4 groups of 64 bytes: (low nibbles, lanes 0-15), (low,
 //              16-31),
 //                      (high, 0-15), (high, 16-31); bits 2j, 2j+1 of a byte belong to pair j
+//              MXFP4: nibbles as in 4 bits; nibble n means code kMxfp4Codes[n], which is 12 + twice the 4-bit float
 //   scales   one-level types: f16 scale[32], then, affine types, f16 offset[32]
+//            MXFP4: bf16 scale[32], the block's power of two, halved: bf16 holds all of 2^-128 .. 2^127
 //            two-level types (K-quants): u8 scale[32] and u8 min[32]; Q6_K: s8 scale[2][32], one per 16 k
 // Two-level types have before each 8 blocks (256 k): f16 d[32] and, affine types, f16 dmin[32].
 //   one-level:  w = scale * (q - zero)         or  scale * q + offset
@@ -23,8 +25,8 @@
 // Plain floats: for each k the 32 lanes side by side.
 //
 // Bytes against the GGUF: Q4_0 .. Q8_0, Q6_K and floats equal; Q4_K 148 for 144, Q5_K 180 for 176 (6-bit scales are
-// kept as bytes). Types without a packed form of their own are widened to one that holds them exactly: Q3_K as Q6_K
-// (210 for 110), MXFP4 as BF16 (64 for 17), F8_E4M3 as BF16 (2 for 1), Q2_K as F32 (1,024 for 84).
+// kept as bytes), MXFP4 18 for 17. Types without a packed form of their own are widened to one that holds them exactly:
+// Q3_K as Q6_K (210 for 110), F8_E4M3 as BF16 (2 for 1), Q2_K as F32 (1,024 for 84).
 #pragma once
 
 #include <cstddef>
@@ -36,8 +38,8 @@ inline constexpr int kPanelRows = 32;
 inline constexpr int kBlock = 32;        // k per block
 inline constexpr int kSuperBlock = 256;  // k per super-block of two-level types
 
-enum class PackedType : uint8_t { kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K, kF32, kF16, kBF16 };
-inline constexpr int kNumPackedTypes = 11;
+enum class PackedType : uint8_t { kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K, kMXFP4, kF32, kF16, kBF16 };
+inline constexpr int kNumPackedTypes = 12;
 
 struct PackedFormat {
   int code_bits;  // 4, 5, 6, 8; 0 for plain floats
@@ -49,23 +51,27 @@ struct PackedFormat {
   int block_bytes;       // codes and scales
   int super_bytes;       // before each 8 blocks
   int float_bytes;       // plain floats: bytes of a value
+  bool fp4 = false;      // codes by kMxfp4Codes, scales in bf16
 
   constexpr bool quantized() const { return code_bits != 0; }
 };
 
 inline constexpr PackedFormat kPackedFormats[kNumPackedTypes] = {
-    {4, 8, false, false, 1, 512, 576, 0, 0},      // Q4_0
-    {4, 0, true, false, 1, 512, 640, 0, 0},       // Q4_1
-    {5, 16, false, false, 1, 640, 704, 0, 0},     // Q5_0
-    {5, 0, true, false, 1, 640, 768, 0, 0},       // Q5_1
-    {8, 128, false, false, 1, 1024, 1088, 0, 0},  // Q8_0
-    {4, 0, true, true, 1, 512, 576, 128, 0},      // Q4_K
-    {5, 0, true, true, 1, 640, 704, 128, 0},      // Q5_K
-    {6, 32, false, true, 2, 768, 832, 64, 0},     // Q6_K
-    {0, 0, false, false, 0, 0, 0, 0, 4},          // F32
-    {0, 0, false, false, 0, 0, 0, 0, 2},          // F16
-    {0, 0, false, false, 0, 0, 0, 0, 2},          // BF16
+    {4, 8, false, false, 1, 512, 576, 0, 0},         // Q4_0
+    {4, 0, true, false, 1, 512, 640, 0, 0},          // Q4_1
+    {5, 16, false, false, 1, 640, 704, 0, 0},        // Q5_0
+    {5, 0, true, false, 1, 640, 768, 0, 0},          // Q5_1
+    {8, 128, false, false, 1, 1024, 1088, 0, 0},     // Q8_0
+    {4, 0, true, true, 1, 512, 576, 128, 0},         // Q4_K
+    {5, 0, true, true, 1, 640, 704, 128, 0},         // Q5_K
+    {6, 32, false, true, 2, 768, 832, 64, 0},        // Q6_K
+    {4, 12, false, false, 1, 512, 576, 0, 0, true},  // MXFP4
+    {0, 0, false, false, 0, 0, 0, 0, 4},             // F32
+    {0, 0, false, false, 0, 0, 0, 0, 2},             // F16
+    {0, 0, false, false, 0, 0, 0, 0, 2},             // BF16
 };
+
+inline constexpr uint8_t kMxfp4Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 // How kernels take activations. Integers only go with block-quantised weights.
 enum class ActivationType : uint8_t {

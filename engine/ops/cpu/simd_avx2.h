@@ -58,6 +58,12 @@ inline Float Negate(Float a) { return _mm256_xor_ps(a, Set(-0.0f)); }
 inline Float Fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 inline void Store(float* p, Float x) { _mm256_storeu_ps(p, x); }
 
+// Byte by byte table[index], index < 16.
+inline Int LookUp(const uint8_t (&table)[16], Int indices) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(half), indices);
+}
+
 // Adds 16 to the bytes whose bit in the mask at `p` (kLanes * 4 bits) is set. Every byte gets the mask byte that has
 // its bit, then looks at that bit. The bytes are below 16.
 inline Int AddFifthBits(Int x, const uint8_t* p) {

@@ -60,6 +60,12 @@ inline Float Negate(Float a) { return _mm512_xor_ps(a, Set(-0.0f)); }
 inline Float Fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
 inline void Store(float* p, Float x) { _mm512_storeu_ps(p, x); }
 
+// Byte by byte table[index], index < 16.
+inline Int LookUp(const uint8_t (&table)[16], Int indices) {
+  const __m128i quarter = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(quarter), indices);
+}
+
 // Adds 16 to the bytes whose bit in the mask at `p` (kLanes * 4 bits) is set.
 inline Int AddFifthBits(Int x, const uint8_t* p) {
   __mmask64 bits;
