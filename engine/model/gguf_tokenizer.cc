@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/recipes.h"
 
 namespace sluice {
 namespace {
@@ -29,11 +30,13 @@ absl::Status ReadIds(const Gguf& gguf, TokenizerSpec* spec) {
 }
 
 absl::Status ReadFlags(const Gguf& gguf, TokenizerSpec* spec) {
-  // Without the key, SentencePiece vocabularies start with BOS and byte-level ones do not.
+  // Without the key, SentencePiece vocabularies start with BOS, and byte-level ones where their family does.
+  const absl::StatusOr<const Recipe*> recipe = FindRecipe(spec->pre.value_or(""));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> bos, gguf.FindBool(Key("add_bos_token")));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> eos, gguf.FindBool(Key("add_eos_token")));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<bool> space, gguf.FindBool(Key("add_space_prefix")));
-  spec->add_bos = bos.value_or(spec->model == TokenizerModel::kSentencePieceBpe);
+  spec->add_bos = bos.value_or(spec->model == TokenizerModel::kSentencePieceBpe ||
+                               (recipe.ok() && (*recipe)->add_bos && spec->bos_id.has_value()));
   spec->add_eos = eos.value_or(false);
   spec->add_space_prefix = space.value_or(true);
   return absl::OkStatus();

@@ -11,11 +11,11 @@ namespace sluice {
 
 // The contents of the folder's files; empty: there is no such file. Needed only during ReadHfTokenizer.
 struct HfTokenizerFiles {
-  absl::string_view tokenizer_json;
-  absl::string_view tiktoken_model;           // read only where there is no tokenizer_json
-  absl::string_view tokenizer_config_json;    // names of BOS, EOS, padding; the chat template; further added tokens
-  absl::string_view special_tokens_map_json;  // the same names, where tokenizer_config.json has none
-  absl::string_view chat_template_jinja;      // wins over the template in tokenizer_config.json
+  absl::string_view tokenizer_json = {};
+  absl::string_view tiktoken_model = {};         // read only where there is no tokenizer_json
+  absl::string_view tokenizer_config_json = {};  // names of BOS, EOS, padding; the chat template; further added tokens
+  absl::string_view special_tokens_map_json = {};  // the same names, where tokenizer_config.json has none
+  absl::string_view chat_template_jinja = {};      // wins over the template in tokenizer_config.json
 };
 
 struct HfTokenizer {
