@@ -8,6 +8,7 @@
 
 #include "engine/ops/cpu/cpu_ops.h"
 #include "tests/ops/layer_harness.h"
+#include "tests/ops/mla_harness.h"
 #include "tests/ops/moe_harness.h"
 
 namespace {
@@ -177,6 +178,29 @@ TEST(CpuOpsAllocations, ASteadyMixtureAllocatesNothing) {
       }
       EXPECT_EQ(allocations, 0);
     }
+  }
+}
+
+TEST(CpuOpsAllocations, ASteadyStepOfLatentAttentionAllocatesNothing) {
+  std::vector<MlaConfig> configs = MlaConfigs();
+  MlaConfig quantised;
+  quantised.name = "quantised";
+  quantised.weights = TensorType::kQ8_0, quantised.kv = KvDType::kF16, quantised.heads.q_lora_rank = 32;
+  quantised.prompt_len = 40, quantised.expand_from = 1;
+  configs.push_back(quantised);
+  for (const MlaConfig& config : configs) {
+    SCOPED_TRACE(config.name);
+    CountingOps ops(NewCpuOps({3, {}, ActivationType::kInt16}).value());
+    MlaHarness harness(config, &ops);
+    MlaTrace trace;  // rows are copied out between the counted calls
+    harness.RunStep({{0, 20}, {1, 1}}, &trace);
+    harness.RunStep({{0, 30}}, &trace);
+    harness.RunStep({{0, 1}}, &trace);
+    allocations = 0;
+    harness.RunStep({{2, 200}, {0, 30}, {1, 1}}, &trace);
+    for (int i = 0; i < 5; ++i) harness.RunStep({{0, 1}, {2, 60}, {1, 1}}, &trace);
+    harness.RunStep({{2, 1}}, &trace);
+    EXPECT_EQ(allocations, 0);
   }
 }
 

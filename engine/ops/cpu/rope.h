@@ -14,7 +14,10 @@ namespace sluice {
 // context would take longer to start and more memory than some models.
 class CpuRope : public RopeTableData {
  public:
-  CpuRope(const RopeTable& table, int32_t max_position) : table_(table), max_position_(max_position) {}
+  CpuRope(const RopeTable& table, int32_t max_position) : table_(table), max_position_(max_position) {
+    const auto* longrope = std::get_if<LongRopeRule>(&table.length_rule);
+    SLUICE_CHECK(longrope == nullptr || longrope->long_inv_freq.size() == table.inv_freq.size());
+  }
 
   // Makes the rows of this step, unless that has been done. To be called before row().
   // REQUIRES: the step's rope_lengths if the frequencies depend on the length.
