@@ -43,9 +43,12 @@ void Declare(CLI::App* app, RawFlags* raw) {
     return option;
   };
   const char* model = "Model";
-  add("--model", &raw->model, "The model file to serve (GGUF). Required.", model, "PATH");
-  app->add_option("--served-model-name", raw->names,
-                  "Name that requests use; repeat it for aliases. Default: the file's name without its ending.")
+  add("--model", &raw->model,
+      "The model to serve: a GGUF file, or a Hugging Face folder (config.json, *.safetensors). Required.", model,
+      "PATH");
+  app->add_option(
+         "--served-model-name", raw->names,
+         "Name that requests use; repeat it for aliases. Default: the file's name without .gguf, or the folder's.")
       ->group(model)
       ->type_name("NAME");
   add("--device", &raw->device, "Where to compute: auto, cpu or cuda.", model, "NAME");
@@ -164,11 +167,21 @@ absl::Status ChoiceFlag(absl::string_view flag, const std::string& text, std::ve
   return absl::OkStatus();
 }
 
+// "x" for /models/x.gguf; of a folder all of its name (names like Qwen3-0.6B have dots).
+std::string DefaultModelName(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
+  if (!absolute.has_filename()) absolute = absolute.parent_path();  // "models/x/"
+  return (absolute.extension() == ".gguf" ? absolute.stem() : absolute.filename()).string();
+}
+
 absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
-  if (raw.model.empty()) return absl::InvalidArgumentError("--model: not given, expected the path of a model file");
+  if (raw.model.empty()) {
+    return absl::InvalidArgumentError("--model: not given, expected the path of a model file or folder");
+  }
   model->path = raw.model;
   model->names = raw.names;
-  if (model->names.empty()) model->names = {std::filesystem::path(raw.model).stem().string()};
+  if (model->names.empty()) model->names = {DefaultModelName(raw.model)};
   for (const std::string& name : model->names) {
     if (name.empty() || name.size() > 256) return Bad("--served-model-name", name, "1 to 256 characters");
   }

@@ -1,5 +1,6 @@
 // GGUF model files, versions 2 and 3, little-endian: metadata by key and tensors by name.
 // Layout: magic "GGUF", u32 version, u64 tensor count, u64 key count; the keys; the tensor infos; padding; tensor data.
+// A large model may come in several files, of which the first has the keys.
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
 
@@ -25,12 +26,14 @@ namespace sluice {
 // bytes read so far, whatever a count claims.
 //
 // Errors are INVALID_ARGUMENT (damaged or hostile file, key of another type, number out of range), UNIMPLEMENTED
-// (version, byte order, tensor type or split file that is not supported) or NOT_FOUND (missing key), and name the file,
-// the key or tensor, the offset, what was found and what was expected. Immutable, hence thread-safe.
+// (version, byte order or tensor type that is not supported; Parse of one part of several) or NOT_FOUND (missing key),
+// and name the file, the key or tensor, the offset, what was found and what was expected. Immutable, hence thread-safe.
 class Gguf {
  public:
+  // Of a model in several files, NAME-00001-of-0000N.gguf, `path` is the first; all are opened, and it is an error if
+  // one is missing, does not say that it is this part, or holds a tensor that another one has.
   static absl::StatusOr<Gguf> Open(const std::string& path);
-  // The same for bytes in memory, which must outlive the result. `name` stands for the file in errors.
+  // A whole file in memory, which must outlive the result. `name` stands for the file in errors.
   static absl::StatusOr<Gguf> Parse(absl::Span<const uint8_t> bytes, std::string name);
 
   const std::string& name() const { return name_; }
@@ -65,14 +68,15 @@ class Gguf {
   absl::StatusOr<std::vector<int64_t>> GetIntPerLayer(absl::string_view key, int64_t num_layers, int64_t min,
                                                       int64_t max) const;
 
-  // Tensors in file order. Shapes are outermost first, the reverse of how GGUF writes them; data is a multiple of
-  // general.alignment into the data section, which itself starts at such a multiple of the file.
+  // Tensors in the order of the files. Shapes are outermost first, the reverse of how GGUF writes them; data is a
+  // multiple of general.alignment into the data section, which itself starts at such a multiple of the file.
   absl::Span<const TensorView> tensors() const { return tensors_; }
   // Null when there is none of that name.
   const TensorView* FindTensor(absl::string_view name) const;
 
-  // The file itself, for whoever keeps strings and copies of tensors() alive without this object; empty after Parse.
-  MappedFile TakeFile() && { return std::move(file_); }
+  // The files themselves, for whoever keeps strings and copies of tensors() alive without this object; none after
+  // Parse.
+  std::vector<MappedFile> TakeFiles() && { return std::move(files_); }
 
  private:
   enum class Type : uint8_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
@@ -85,6 +89,12 @@ class Gguf {
   };
 
   Gguf() = default;
+  // A file that may be one part of several.
+  static absl::StatusOr<Gguf> ParsePart(absl::Span<const uint8_t> bytes, std::string name);
+  static absl::StatusOr<Gguf> OpenPart(const std::string& path);
+  // Takes over the tensors of part `number` (from 0) of `count`.
+  absl::Status AddPart(Gguf part, int64_t number, int64_t count);
+
   static const char* TypeName(Type type);
   static uint64_t TypeBytes(Type type);  // 0 for strings and arrays
   static bool IsInteger(Type type);
@@ -98,13 +108,13 @@ class Gguf {
   absl::StatusOr<int64_t> IntElement(absl::string_view key, const Value& value, uint64_t index, int64_t min,
                                      int64_t max) const;
 
-  MappedFile file_;  // empty after Parse
+  std::vector<MappedFile> files_;  // none after Parse
   absl::Span<const uint8_t> bytes_;
   std::string name_;
   uint32_t version_ = 0;
   absl::flat_hash_map<absl::string_view, Value> metadata_;
   std::vector<TensorView> tensors_;
-  absl::flat_hash_map<absl::string_view, size_t> tensor_index_;  // name, in the file's bytes -> position in tensors_
+  absl::flat_hash_map<absl::string_view, size_t> tensor_index_;  // name, in a file's bytes -> position in tensors_
 };
 
 }  // namespace sluice

@@ -68,7 +68,6 @@ class Gguf::Parser {
   absl::Status Run() {
     SLUICE_RETURN_IF_ERROR(Header());
     for (uint64_t i = 0; i < num_keys_; ++i) SLUICE_RETURN_IF_ERROR(Key());
-    SLUICE_RETURN_IF_ERROR(CheckSplit());
     SLUICE_RETURN_IF_ERROR(Alignment());
     for (uint64_t i = 0; i < num_tensors_; ++i) SLUICE_RETURN_IF_ERROR(TensorInfo());
     return TensorData();
@@ -121,7 +120,6 @@ class Gguf::Parser {
   absl::StatusOr<Type> ReadType(absl::string_view what);
   absl::Status ReadNumber(absl::string_view what, Value* value);
   absl::Status ReadArray(absl::string_view what, Value* value);
-  absl::Status CheckSplit() const;
   absl::Status Alignment();
   absl::Status TensorInfo();
   absl::StatusOr<TensorType> ReadTensorType(absl::string_view what);
@@ -231,15 +229,6 @@ absl::Status Gguf::Parser::ReadArray(absl::string_view what, Value* value) {
     SLUICE_RETURN_IF_ERROR(ReadString(what, kMaxStringBytes).status());
   }
   return absl::OkStatus();
-}
-
-absl::Status Gguf::Parser::CheckSplit() const {
-  SLUICE_ASSIGN_OR_RETURN(const std::optional<uint64_t> count, gguf_.FindUint("split.count"));
-  if (count.value_or(1) <= 1) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnimplemented, gguf_.metadata_.at("split.count").data - bytes_.data(),
-               "key 'split.count' is %d: one of several parts of a model; expected a single file "
-               "(`llama-gguf-split --merge` makes one)",
-               *count);
 }
 
 absl::Status Gguf::Parser::Alignment() {
@@ -359,7 +348,7 @@ absl::Status Gguf::Parser::CheckOverlap() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Gguf> Gguf::Parse(absl::Span<const uint8_t> bytes, std::string name) {
+absl::StatusOr<Gguf> Gguf::ParsePart(absl::Span<const uint8_t> bytes, std::string name) {
   Gguf gguf;
   gguf.bytes_ = bytes;
   gguf.name_ = std::move(name);
@@ -367,11 +356,12 @@ absl::StatusOr<Gguf> Gguf::Parse(absl::Span<const uint8_t> bytes, std::string na
   return gguf;
 }
 
-absl::StatusOr<Gguf> Gguf::Open(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  SLUICE_ASSIGN_OR_RETURN(Gguf gguf, Parse(file.bytes(), path));
-  gguf.file_ = std::move(file);
-  return gguf;
+absl::StatusOr<Gguf> Gguf::Parse(absl::Span<const uint8_t> bytes, std::string name) {
+  SLUICE_ASSIGN_OR_RETURN(Gguf gguf, ParsePart(bytes, std::move(name)));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<uint64_t> count, gguf.FindUint("split.count"));
+  if (count.value_or(1) <= 1) return gguf;
+  return absl::UnimplementedError(absl::StrCat(gguf.name_, ": key 'split.count' is ", *count,
+                                               ": one of several parts of a model; expected a whole one"));
 }
 
 }  // namespace sluice

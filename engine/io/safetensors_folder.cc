@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -22,14 +21,12 @@ constexpr absl::string_view kSingleFile = "model.safetensors";
 constexpr absl::string_view kIndex = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 100'000'000;  // as for the header that it stands for
 
-using WeightMap = absl::flat_hash_map<std::string, std::string>;  // tensor -> shard
-
 class IndexReader : public StrictJson {
  public:
   explicit IndexReader(const std::string& name) : StrictJson(name, 0) {}
 
   bool had_weight_map() const { return had_weight_map_; }
-  WeightMap TakeWeightMap() { return std::move(weight_map_); }
+  SafetensorsIndex TakeWeightMap() { return std::move(weight_map_); }
 
   bool start_object(size_t) override {
     switch (in_) {
@@ -100,26 +97,19 @@ class IndexReader : public StrictJson {
 
   In in_ = In::kFile, next_ = In::kFile;
   bool had_weight_map_ = false, had_metadata_ = false;
-  WeightMap weight_map_;
+  SafetensorsIndex weight_map_;
   std::string key_;               // of the weight map
   std::string* shard_ = nullptr;  // where its value goes
 };
 
-absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
+absl::StatusOr<SafetensorsIndex> ReadIndex(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   const absl::Span<const uint8_t> bytes = file.bytes();
-  if (bytes.size() > kMaxIndexBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": has ", bytes.size(), " bytes, expected at most ", kMaxIndexBytes));
-  }
-  IndexReader reader(path);
-  SLUICE_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
-  if (!reader.had_weight_map()) return absl::InvalidArgumentError(absl::StrCat(path, ": key 'weight_map' is missing"));
-  return reader.TakeWeightMap();
+  return ParseSafetensorsIndex(absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
 }
 
 // The tensors of `shard` are all promised to be there.
-absl::Status CheckShard(const std::string& index, const WeightMap& weight_map, const std::string& name,
+absl::Status CheckShard(const std::string& index, const SafetensorsIndex& weight_map, const std::string& name,
                         const Safetensors& shard) {
   for (const TensorView& tensor : shard.tensors()) {
     const auto found = weight_map.find(tensor.name);
@@ -132,7 +122,7 @@ absl::Status CheckShard(const std::string& index, const WeightMap& weight_map, c
 }
 
 // Names a tensor that is in none of the shards. REQUIRES: there is one.
-absl::Status MissingTensor(const std::string& index, const WeightMap& weight_map,
+absl::Status MissingTensor(const std::string& index, const SafetensorsIndex& weight_map,
                            const std::vector<Safetensors>& shards) {
   const auto missing = std::find_if(weight_map.begin(), weight_map.end(), [&](const auto& entry) {
     return std::none_of(shards.begin(), shards.end(),
@@ -144,7 +134,7 @@ absl::Status MissingTensor(const std::string& index, const WeightMap& weight_map
 }
 
 absl::StatusOr<std::vector<Safetensors>> OpenShards(const ModelFolder& folder, const std::string& index) {
-  SLUICE_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadIndex(index));
+  SLUICE_ASSIGN_OR_RETURN(const SafetensorsIndex weight_map, ReadIndex(index));
   std::map<std::string, std::string> a_tensor_of;  // shard -> one of its tensors, for messages
   for (const auto& [tensor, shard] : weight_map) a_tensor_of.try_emplace(shard, tensor);
 
@@ -171,6 +161,17 @@ absl::StatusOr<std::vector<Safetensors>> OpenShards(const ModelFolder& folder, c
 }
 
 }  // namespace
+
+absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view text, const std::string& name) {
+  if (text.size() > kMaxIndexBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has ", text.size(), " bytes, expected at most ", kMaxIndexBytes));
+  }
+  IndexReader reader(name);
+  SLUICE_RETURN_IF_ERROR(reader.Read(text));
+  if (!reader.had_weight_map()) return absl::InvalidArgumentError(absl::StrCat(name, ": key 'weight_map' is missing"));
+  return reader.TakeWeightMap();
+}
 
 absl::StatusOr<std::vector<Safetensors>> OpenSafetensors(const ModelFolder& folder) {
   if (folder.Has(kSingleFile)) {

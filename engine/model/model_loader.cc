@@ -22,6 +22,7 @@
 #include "engine/model/registry.h"
 #include "engine/model/summary.h"
 #include "engine/model/unknown_keys.h"
+#include "engine/text/hf_tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -71,15 +72,44 @@ absl::StatusOr<std::optional<TokenizerSpec>> OpenGguf(LoadedModel* model) {
                             file.FindString("tokenizer.chat_template"));
     model->chat_template = std::string(chat_template.value_or(""));
   }
-  model->files.push_back(std::move(file).TakeFile());
+  model->files = std::move(file).TakeFiles();
   return tokenizer;
 }
 
 // Hugging Face folders.
 
-absl::StatusOr<std::optional<TokenizerSpec>> ReadFolderText(const ModelFolder& folder, LoadedModel*) {
-  if (folder.Has("tokenizer.json")) LogWarning(absl::StrCat(folder.path(), ": tokenizer.json is not read yet"));
-  return std::nullopt;
+// Empty if there is no such file.
+absl::StatusOr<MappedFile> MapIfThere(const ModelFolder& folder, absl::string_view name) {
+  if (!folder.Has(name)) return MappedFile();
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, folder.Find(name));
+  return MappedFile::Open(path);
+}
+
+absl::string_view TextOf(const MappedFile& file) {
+  return absl::string_view(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+absl::StatusOr<std::optional<TokenizerSpec>> ReadFolderText(const ModelFolder& folder, LoadedModel* model) {
+  SLUICE_ASSIGN_OR_RETURN(const MappedFile tokenizer, MapIfThere(folder, "tokenizer.json"));
+  SLUICE_ASSIGN_OR_RETURN(const MappedFile tiktoken, MapIfThere(folder, "tiktoken.model"));
+  SLUICE_ASSIGN_OR_RETURN(const MappedFile config, MapIfThere(folder, "tokenizer_config.json"));
+  SLUICE_ASSIGN_OR_RETURN(const MappedFile special, MapIfThere(folder, "special_tokens_map.json"));
+  SLUICE_ASSIGN_OR_RETURN(const MappedFile chat_template, MapIfThere(folder, "chat_template.jinja"));
+  const HfTokenizerFiles files = {.tokenizer_json = TextOf(tokenizer),
+                                  .tiktoken_model = TextOf(tiktoken),
+                                  .tokenizer_config_json = TextOf(config),
+                                  .special_tokens_map_json = TextOf(special),
+                                  .chat_template_jinja = TextOf(chat_template)};
+  if (files.tokenizer_json.empty() && files.tiktoken_model.empty()) {
+    absl::StatusOr<std::string> source = ReadHfChatTemplate(files);
+    if (!source.ok()) return InFile(folder.path(), source.status());
+    model->chat_template = *std::move(source);
+    return std::nullopt;
+  }
+  absl::StatusOr<HfTokenizer> read = ReadHfTokenizer(files);
+  if (!read.ok()) return InFile(folder.path(), read.status());
+  model->chat_template = std::move(read->chat_template);
+  return std::optional<TokenizerSpec>(std::move(read->spec));
 }
 
 // End tokens are those of generation_config.json, and only where there is none those of config.json.
@@ -139,7 +169,7 @@ absl::Status CheckVocabulary(const TokenizerSpec& spec, const LoadedModel& model
   const size_t num_rows = size_t(model.spec.vocab_size), num_tokens = spec.tokens.size();
   for (size_t id = num_rows; id < num_tokens; ++id) {
     const TokenType type = id < spec.types.size() ? spec.types[id] : TokenType::kNormal;
-    if (type != TokenType::kNormal && type != TokenType::kByte) continue;
+    if (spec.tokens[id].empty() || (type != TokenType::kNormal && type != TokenType::kByte)) continue;
     return absl::InvalidArgumentError(absl::StrCat(model.path, ": the tokenizer has ", num_tokens,
                                                    " tokens, but the embedding only ", num_rows, " rows"));
   }

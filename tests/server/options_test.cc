@@ -57,6 +57,21 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.log_level, "info");
 }
 
+TEST(Options, AModelIsCalledAsItsFileOrFolder) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"/models/a.Q8_0.gguf", "a.Q8_0"},    {"a.gguf", "a"},
+      {"/models/Qwen3-0.6B", "Qwen3-0.6B"}, {"/models/Qwen3-0.6B/", "Qwen3-0.6B"},
+      {"Qwen3-0.6B//", "Qwen3-0.6B"},       {"/models/Qwen3-0.6B/.", "Qwen3-0.6B"},
+      {"/models/x/../Llama", "Llama"}};
+  for (const auto& [path, name] : kCases) {
+    auto parsed = Parse({"--model", path});
+    ASSERT_TRUE(parsed.ok()) << path << ": " << parsed.status();
+    EXPECT_EQ(parsed->options.model.path, path);
+    EXPECT_EQ(parsed->options.model.names, std::vector<std::string>{name}) << path;
+  }
+  EXPECT_EQ(Parse({"--model", "/"}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Options, EveryFlagReachesItsField) {
   const struct {
     std::vector<std::string> flags;
