@@ -54,10 +54,11 @@ void Storm(client::Client& client, uint32_t seed) {
   for (auto& thread : threads) thread.join();
 }
 
-// The last cancels may still be on their way; blocks must add up at every look.
+// The last cancels may still be on their way, and a step under a sanitizer takes seconds; blocks must add up at every
+// look.
 void WaitUntilIdle(client::Client& admin) {
   absl::StatusOr<v1::GetLoadResponse> load;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < (SLUICE_SANITIZED ? 20'000 : 2000); ++i) {
     load = admin.GetLoad();
     ASSERT_TRUE(load.ok()) << load.status();
     ASSERT_EQ(load->kv_blocks_live() + load->kv_blocks_cached() + load->kv_blocks_free(), load->kv_blocks_total());
