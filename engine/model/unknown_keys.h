@@ -9,7 +9,8 @@
 namespace sluice {
 
 // Those of config.UnreadKeys() that may change what the model computes: all but the ones known to concern something
-// else (training, dropout, file formats, other modalities, generation). To be asked after the spec has been read.
+// else (training, dropout, file formats, other modalities, generation). To be asked after the spec and the quantisation
+// have been read.
 std::vector<std::string> UnknownKeys(const ConfigJson& config);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/model/model_loader.h"
+#include "engine/model/quantization_config.h"
 #include "engine/model/registry.h"
 #include "engine/model/unknown_keys.h"
 #include "engine/ops/reference/reference_ops.h"
@@ -279,6 +280,7 @@ TEST(UnknownKeysTest, EveryKeyOfPublishedConfigsIsKnown) {
     ASSERT_TRUE(config.ok()) << config.status();
     const absl::StatusOr<ModelSpec> spec = ReadModelSpec(*config);
     EXPECT_TRUE(spec.ok()) << spec.status();
+    EXPECT_TRUE(ReadQuantizationConfig(*config).ok());
     EXPECT_THAT(UnknownKeys(*config), IsEmpty());
     ++num_configs;
   }
