@@ -352,11 +352,12 @@ void CpuMla::Attention(CpuContext& context, const MlaAttentionArgs& args) {
   SLUICE_CHECK(UpOf(args).num_heads() == h.num_heads && args.out->cols() == int64_t{h.num_heads} * h.v_head_dim);
   const RowChoice expanded{RowChoice::Form::kExpanded, args.expand_from};
   const RowChoice absorbed{RowChoice::Form::kAbsorbed, args.expand_from};
-  if (FindRows(context, expanded)) RunExpanded(context, args, expanded);
-  if (FindRows(context, absorbed)) RunAbsorbed(context, args, absorbed);
+  // Also where this step has no such rows: the first step reserves for both forms.
+  if (args.expand_from != INT32_MAX) RunExpanded(context, args, expanded);
+  RunAbsorbed(context, args, absorbed);
 }
 
-bool CpuMla::FindRows(const CpuContext& context, const RowChoice& choice) {
+void CpuMla::FindRows(const CpuContext& context, const RowChoice& choice) {
   ranges_.clear();
   ranges_.reserve(static_cast<size_t>(std::max(context.num_tokens(), context.max_tokens)));
   for (size_t s = 0; s < context.batch.context_lens.size(); ++s) {
@@ -369,7 +370,6 @@ bool CpuMla::FindRows(const CpuContext& context, const RowChoice& choice) {
       range.end = rows.first = std::min(rows.end, range.first + kRowBlock);
     }
   }
-  return !ranges_.empty();
 }
 
 void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows) {
@@ -378,6 +378,7 @@ void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, cons
   const CpuActivations& q = RowsOf(args.q);
   const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
   const int value_dim = h.kv_lora_rank, key_dim = value_dim + h.qk_rope_head_dim;
+  FindRows(context, rows);
   LatentRows latents{Operand::TypeFor(context, up.value(0)), nullptr, 0, h.num_heads};
   latents.slot_bytes =
       RoundUp64(std::max(static_cast<size_t>(value_dim) * sizeof(float), ActivationRowBytes(latents.type, value_dim)));

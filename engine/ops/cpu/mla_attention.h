@@ -19,8 +19,8 @@ class CpuMla {
   void Attention(CpuContext& context, const MlaAttentionArgs& args);
 
  private:
-  // Fills ranges_ with the rows of the form; whether there are any.
-  bool FindRows(const CpuContext& context, const RowChoice& choice);
+  // Fills ranges_ with the rows of the form.
+  void FindRows(const CpuContext& context, const RowChoice& choice);
   void RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows);
   void RunExpanded(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows);
 
