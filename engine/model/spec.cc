@@ -110,6 +110,27 @@ absl::Status CheckAttention(const std::string& at, const ModelSpec& spec, const 
   return absl::OkStatus();
 }
 
+absl::Status CheckRopeTable(const std::string& at, const RopeTable& table) {
+  SLUICE_RETURN_IF_ERROR(Positive(at + ".attention_factor", table.attention_factor));
+  for (float f : table.inv_freq) SLUICE_RETURN_IF_ERROR(Positive(at + ".inv_freq", f));
+  if (const auto* rule = std::get_if<LongRopeRule>(&table.length_rule)) {
+    SLUICE_RETURN_IF_ERROR(
+        InRange(at + ".length_rule.original_max_position", rule->original_max_position, 1, INT32_MAX));
+    if (rule->long_inv_freq.size() != table.inv_freq.size()) {
+      return Bad(at, ".length_rule.long_inv_freq has ", rule->long_inv_freq.size(), " entries, expected ",
+                 table.inv_freq.size());
+    }
+    for (float f : rule->long_inv_freq) SLUICE_RETURN_IF_ERROR(Positive(at + ".length_rule.long_inv_freq", f));
+  }
+  if (const auto* rule = std::get_if<DynamicNtkRule>(&table.length_rule)) {
+    SLUICE_RETURN_IF_ERROR(Positive(at + ".length_rule.base", rule->base));
+    SLUICE_RETURN_IF_ERROR(Positive(at + ".length_rule.factor", rule->factor));
+    SLUICE_RETURN_IF_ERROR(InRange(at + ".length_rule.max_position", rule->max_position, 1, kMaxPosition));
+    if (table.inv_freq.size() < 2) return Bad(at, ".inv_freq has 1 entry, expected more with a dynamic base");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckActivation(const std::string& at, const FfnActivation& activation) {
   if (activation.kind != ActivationKind::kSwigluOai) return absl::OkStatus();
   SLUICE_RETURN_IF_ERROR(Positive(at + ".alpha", activation.alpha));
@@ -175,9 +196,7 @@ absl::Status ValidateModelSpec(const ModelSpec& spec) {
   SLUICE_RETURN_IF_ERROR(Positive("embedding_scale", spec.embedding_scale));
   SLUICE_RETURN_IF_ERROR(InRange("number of layers", int64_t(spec.layers.size()), 1, kMaxLayers));
   for (size_t t = 0; t < spec.rope_tables.size(); ++t) {
-    const std::string at = absl::StrCat("rope_tables[", t, "]");
-    SLUICE_RETURN_IF_ERROR(Positive(at + ".attention_factor", spec.rope_tables[t].attention_factor));
-    for (float f : spec.rope_tables[t].inv_freq) SLUICE_RETURN_IF_ERROR(Positive(at + ".inv_freq", f));
+    SLUICE_RETURN_IF_ERROR(CheckRopeTable(absl::StrCat("rope_tables[", t, "]"), spec.rope_tables[t]));
   }
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     SLUICE_RETURN_IF_ERROR(CheckLayer(absl::StrCat("layers[", i, "]"), spec, spec.layers[i]));

@@ -12,27 +12,40 @@ namespace {
 
 constexpr absl::string_view kBeyond = "{beyond}";
 
+// Takes a decimal number of at least `min` off the front.
+bool ConsumeNumber(absl::string_view* text, int32_t min) {
+  size_t digits = 0;
+  while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
+  int32_t number;
+  if (!absl::SimpleAtoi(text->substr(0, digits), &number) || number < min) return false;
+  text->remove_prefix(digits);
+  return true;
+}
+
+// Only the last "*" seen may have to take more, so the time is at most the product of the two lengths: names come from
+// files.
 bool Matches(absl::string_view pattern, absl::string_view name, int32_t num_layers) {
-  while (!pattern.empty() && pattern[0] != '*') {
-    if (absl::ConsumePrefix(&pattern, kBeyond)) {
-      size_t digits = 0;
-      while (digits < name.size() && absl::ascii_isdigit(name[digits])) ++digits;
-      int32_t layer;
-      if (!absl::SimpleAtoi(name.substr(0, digits), &layer) || layer < num_layers) return false;
-      name.remove_prefix(digits);
+  std::optional<absl::string_view> after_star;  // of the pattern
+  absl::string_view rest;                       // of the name, of which "*" took nothing yet
+  while (true) {
+    if (absl::ConsumePrefix(&pattern, "*")) {
+      after_star = pattern;
+      rest = name;
       continue;
     }
-    if (name.empty() || name[0] != pattern[0]) return false;
-    pattern.remove_prefix(1);
-    name.remove_prefix(1);
+    if (pattern.empty() && name.empty()) return true;
+    if (absl::ConsumePrefix(&pattern, kBeyond)) {
+      if (ConsumeNumber(&name, num_layers)) continue;
+    } else if (!pattern.empty() && !name.empty() && pattern[0] == name[0]) {
+      pattern.remove_prefix(1);
+      name.remove_prefix(1);
+      continue;
+    }
+    if (!after_star.has_value() || rest.empty()) return false;
+    rest.remove_prefix(1);
+    pattern = *after_star;
+    name = rest;
   }
-  if (pattern.empty()) return name.empty();
-  pattern.remove_prefix(1);
-  if (pattern.empty()) return true;
-  for (size_t skip = 0; skip <= name.size(); ++skip) {
-    if (Matches(pattern, name.substr(skip), num_layers)) return true;
-  }
-  return false;
 }
 
 }  // namespace

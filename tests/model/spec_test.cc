@@ -55,6 +55,28 @@ const Broken kBroken[] = {
     {"NoLayers", "number of layers", [](ModelSpec* s) { s->layers.clear(); }},
     {"TooManyLayers", "number of layers", [](ModelSpec* s) { s->layers.resize(5000, s->layers[0]); }},
     {"NanFrequency", "rope_tables[0].inv_freq", [](ModelSpec* s) { s->rope_tables[0].inv_freq[3] = kNan; }},
+    {"ShortLongFrequencies", "long_inv_freq has 1 entries",
+     [](ModelSpec* s) {
+       s->rope_tables[0].length_rule = LongRopeRule{8, {1}};
+     }},
+    {"NanLongFrequency", "rope_tables[0].length_rule.long_inv_freq is nan",
+     [](ModelSpec* s) {
+       LongRopeRule rule{8, s->rope_tables[0].inv_freq};
+       rule.long_inv_freq[1] = kNan;
+       s->rope_tables[0].length_rule = rule;
+     }},
+    {"LongRopeOfNoContext", "length_rule.original_max_position is 0",
+     [](ModelSpec* s) {
+       s->rope_tables[0].length_rule = LongRopeRule{0, s->rope_tables[0].inv_freq};
+     }},
+    {"DynamicZeroFactor", "length_rule.factor is 0",
+     [](ModelSpec* s) {
+       s->rope_tables[0].length_rule = DynamicNtkRule{1e4f, 0, 32};
+     }},
+    {"DynamicOfNoContext", "length_rule.max_position is 0",
+     [](ModelSpec* s) {
+       s->rope_tables[0].length_rule = DynamicNtkRule{1e4f, 2, 0};
+     }},
     {"ZeroAttentionFactor", "rope_tables[0].attention_factor",
      [](ModelSpec* s) { s->rope_tables[0].attention_factor = 0; }},
     {"NegativeEps", "layers[1].pre_attn.eps", [](ModelSpec* s) { s->layers[1].pre_attn->eps = -1; }},
