@@ -83,8 +83,6 @@ def draw_state(case, seed):
             std = 6.0 if name.endswith("mlp.c_proj.weight") else 1.5
             if name.endswith("experts.gate_up_proj"):
                 std = case.gate_up_std
-            if name.endswith("mlp.down_proj.weight"):
-                std = case.down_std
             drawn = normal(shape, std / fan_in**0.5)
         state[name] = drawn.to(getattr(torch, case.dtype)).float()
     if tied:
