@@ -28,17 +28,18 @@ class Case:
     published: Callable[[dict], dict] | None = None
     # Changes to the folder after transformers has written it: tensors (name -> tensor) and config.
     rewrite: Callable[[dict, dict], None] | None = None
-    quantization: str | None = None  # "fp8", "mxfp4": weights are packed; the golden is from the unpacked values
+    quantization: str | None = None  # "fp8" or "mxfp4": weights are packed; the golden is from what they stand for
     # Why there is no GGUF twin: what the format, or the converter, has no place for.
     no_gguf: str = ""
     gate_up_std: float = 1.5  # of the experts, so that clamps bite
     blind: tuple = ()  # mistakes (parts of their names) that this case is not there to find
 
     def build_config(self, **changes):
+        stem = self.model_class.removesuffix("ForCausalLM").removesuffix("LMHeadModel")
+        text = "Text" if stem in ("Llama4", "Gemma3") else ""
         values = copy.deepcopy(self.config)
         values.update(changes)
-        return getattr(transformers, self.model_class.replace("ForCausalLM", "Config").replace("LMHeadModel", "Config")
-                       .replace("Llama4Config", "Llama4TextConfig").replace("Gemma3Config", "Gemma3TextConfig"))(**values)
+        return getattr(transformers, f"{stem}{text}Config")(**values)
 
 
 def common(**more):
@@ -96,7 +97,8 @@ def old_phi3(config):
 
 
 def old_gemma3(config):
-    old = {k: v for k, v in config.items() if k not in ("rope_parameters", "dtype", "layer_types", "_sliding_window_pattern")}
+    new_keys = ("rope_parameters", "dtype", "layer_types", "_sliding_window_pattern")
+    old = {k: v for k, v in config.items() if k not in new_keys}
     full, local = config["rope_parameters"]["full_attention"], config["rope_parameters"]["sliding_attention"]
     old.update(torch_dtype=config["dtype"], transformers_version="4.50.0", rope_theta=full["rope_theta"],
                rope_local_base_freq=local["rope_theta"], sliding_window_pattern=6)
@@ -218,13 +220,15 @@ def yarn(factor=4.0, original=32, **more):
 
 def deepseek_v2(**more):
     return common(**{**MLA, **dict(
-        num_hidden_layers=2, max_position_embeddings=128, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=2,
+        num_hidden_layers=2, max_position_embeddings=128, moe_intermediate_size=32, n_routed_experts=8,
+        n_shared_experts=2,
         num_experts_per_tok=2, first_k_dense_replace=1, routed_scaling_factor=1.0, norm_topk_prob=False), **more})
 
 
 def deepseek_v3(**more):
     return common(**{**MLA, **dict(
-        num_hidden_layers=2, max_position_embeddings=128, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1,
+        num_hidden_layers=2, max_position_embeddings=128, moe_intermediate_size=32, n_routed_experts=8,
+        n_shared_experts=1,
         num_experts_per_tok=3, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True, n_group=4,
         topk_group=2, q_lora_rank=32, num_mtp_layers=0), **more})
 
@@ -346,7 +350,8 @@ CASES = [
     Case("olmo2-mha", "OLMo 2", "Olmo2ForCausalLM", common(num_key_value_heads=4, rope_parameters=rope(5e5)),
          published=old_style, no_gguf="nothing that olmo2-gqa has not"),
     Case("olmo2-gqa", "OLMo 2", "Olmo2ForCausalLM",
-         common(num_hidden_layers=2, rope_parameters=rope(5e5), tie_word_embeddings=True), shards=2, published=old_style),
+         common(num_hidden_layers=2, rope_parameters=rope(5e5), tie_word_embeddings=True), shards=2,
+         published=old_style),
     # gpt-oss
     Case("gpt-oss", "gpt-oss", "GptOssForCausalLM",
          common(num_hidden_layers=3, intermediate_size=48, head_dim=16, sliding_window=16, num_local_experts=4,
@@ -368,7 +373,8 @@ CASES = [
     Case("deepseek-v2", "DeepSeek-V2", "DeepseekV2ForCausalLM",
          deepseek_v2(q_lora_rank=32, topk_method="group_limited_greedy", n_group=4, topk_group=2,
                      num_experts_per_tok=3, routed_scaling_factor=4.0,
-                     rope_parameters=yarn(factor=40.0, beta_fast=1.2, beta_slow=0.25, mscale=0.707, mscale_all_dim=0.707)),
+                     rope_parameters=yarn(factor=40.0, beta_fast=1.2, beta_slow=0.25, mscale=0.707,
+                                          mscale_all_dim=0.707)),
          published=old_deepseek),
     Case("deepseek-v3", "DeepSeek-V3", "DeepseekV3ForCausalLM",
          deepseek_v3(rope_parameters=yarn(factor=40.0, beta_fast=1.2, beta_slow=0.25, mscale=1.0, mscale_all_dim=1.0)),

@@ -138,7 +138,7 @@ class Routing:
     masked: float = float("-inf")
 
     def choice(self, logits, bias):
-        scores = {"softmax": lambda: logits.softmax(-1), "topk": lambda: logits, "sigmoid": logits.sigmoid}[self.score]()
+        scores = {"softmax": logits.softmax(-1), "topk": logits, "sigmoid": logits.sigmoid()}[self.score]
         choice = scores if bias is None else scores + bias
         if self.groups > 1:
             grouped = choice.view(len(logits), self.groups, -1)
@@ -284,7 +284,8 @@ def rope_mistakes(config, key, label):
             if "freq" in name and parameters["low_freq_factor"] == parameters["high_freq_factor"]:
                 continue
             value = int(parameters[name] * 2) if name.startswith("original") else parameters[name] * 1.5
-            yield Mistake(f"rope {name}{label} * {2 if name.startswith('original') else 1.5}", with_rope(**{name: value}))
+            times = 2 if name.startswith("original") else 1.5
+            yield Mistake(f"rope {name}{label} * {times}", with_rope(**{name: value}))
     if kind == "yarn":
         if parameters.get("mscale") != parameters.get("mscale_all_dim") or "mscale" not in parameters:
             yield Mistake("yarn attention factor 1", with_rope(attention_factor=1.0))
@@ -420,7 +421,8 @@ def weight_mistakes(case, config, built, state):
         yield Mistake("c_proj not transposed", state=edit_parameters("attn.c_proj.weight", lambda w: w.T.clone()))
         def rms(module, forward):
             return lambda x: F.rms_norm(x, x.shape[-1:], module.weight, module.eps) + module.bias
-        yield Mistake("RMS instead of layer norm", model=lambda m: [replace_forward(k, rms)(m) for k in ("ln_1", "ln_2", "ln_f")] and None)
+        yield Mistake("RMS instead of layer norm", model=lambda m: [
+            replace_forward(k, rms)(m) for k in ("ln_1", "ln_2", "ln_f")])
         if built.scale_attn_by_inverse_layer_idx:
             yield Mistake("scale_attn_by_inverse_layer_idx ignored", {"scale_attn_by_inverse_layer_idx": False})
     embedding = "transformer.wte.weight" if gpt2 else "model.embed_tokens.weight"
@@ -453,7 +455,8 @@ def ffn_mistakes(case, config, built, state):
         yield Mistake("weight on the expert's output", model=llama4_weight_on_output)
         yield Mistake("softmax instead of sigmoid", model=llama4_scores(lambda v: v.softmax(-1)))
         yield Mistake("gate and up interleaved", state=edit_parameters("experts.gate_up_proj", interleaved))
-        yield Mistake("shared expert left out", model=replace_forward("shared_expert", lambda m, f: lambda x: torch.zeros_like(x)))
+        yield Mistake("shared expert left out",
+                      model=replace_forward("shared_expert", lambda m, f: lambda x: torch.zeros_like(x)))
         yield Mistake("one expert more", {"num_experts_per_tok": rule.k + 1})
         return
     if kind == "gpt_oss":

@@ -13,8 +13,8 @@ Writes, per case of golden_cases.py, models/<case>/
     golden.bin                        little-endian: per sequence f32 logits [tokens][vocab], then f16 hidden states
                                       [layers][state_positions][d_model] behind each layer
 and models/mistakes.json, models/README.md: how far each mistake of golden_mistakes.py moves the logits, relative to
-max |logit|. A case is refused, and another seed tried, if a mistake moves them by less than 2e-4. Tokens are such that every expert is
-chosen by a margin of at least 1e-3.
+max |logit|. A case is refused, and another seed tried, if a mistake moves them by less than 2e-4. Tokens are such that
+every expert is chosen by a margin of at least 1e-3. A case's folder is made anew: make_gguf.py comes after.
 """
 
 import argparse
@@ -254,7 +254,8 @@ def make(case, seed):
     check_folder(case, folder, state, sequences, goldens)
     golden = {"row": case.row, "seed": seed, "made_with": {"torch": torch.__version__,
               "transformers": transformers.__version__}, "num_layers": int(states[0].shape[0]), "vocab_size": vocab,
-              "d_model": int(states[0].shape[2]), "max_abs": max(float(g.abs().max()) for g in goldens), "sequences": []}
+              "d_model": int(states[0].shape[2]), "max_abs": max(float(g.abs().max()) for g in goldens),
+              "sequences": []}
     with open(folder / "golden.bin", "wb") as out:
         for tokens, logits, behind in zip(sequences, goldens, states):
             positions = sorted(set(np.linspace(0, len(tokens) - 1, NUM_STATES).round().astype(int).tolist()))
@@ -270,9 +271,9 @@ def make(case, seed):
 def write_readme(table):
     lines = ["# Tiny models and their logits", "",
              f"Made by `tests/goldens/make.py` with torch {torch.__version__.split('+')[0]} and transformers "
-             f"{transformers.__version__} on the CPU: float32, eager attention, eager experts. The script's head says how",
-             "to run it and what the files hold.", "",
-             "", "`model.gguf` is the same model through llama.cpp's converter (`tests/goldens/make_gguf.py`).", "",
+             f"{transformers.__version__} on the CPU: float32,",
+             "eager attention, eager experts. The script's head says how to run it and what the files hold.", "",
+             "`model.gguf` is the same model through llama.cpp's converter (`tests/goldens/make_gguf.py`).", "",
              "| case | architecture | class | stored as | sequence lengths | mistakes | least move | GGUF twin |",
              "|---|---|---|---|---|---|---|---|"]
     for case in golden_cases.CASES:
@@ -283,13 +284,15 @@ def write_readme(table):
         stored = case.quantization or {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}[case.dtype]
         stored += f", {case.shards} shards" if case.shards > 1 else ""
         lines.append(f"| {case.name} | {case.row} | {case.model_class} | {stored} | "
-                     f"{', '.join(map(str, case.lengths))} | {len(moved)} | {moved[least]:.1e} | {case.no_gguf or 'yes'} |")
+                     f"{', '.join(map(str, case.lengths))} | {len(moved)} | {moved[least]:.1e} | "
+                     f"{case.no_gguf or 'yes'} |")
     lines += ["", "## How far each mistake moves the logits", "",
               "Largest difference of any logit, relative to the largest logit. Above 1 the model is another one.", ""]
     for case in golden_cases.CASES:
         if case.name in table:
+            blind = f" (not there to find: {', '.join(case.blind)})" if case.blind else ""
             moves = "; ".join(f"{name} {move:.1e}" for name, move in table[case.name].items())
-            lines.append(f"- **{case.name}**: {moves}")
+            lines.append(f"- **{case.name}**{blind}: {moves}")
     (MODELS / "README.md").write_text("\n".join(lines) + "\n")
 
 

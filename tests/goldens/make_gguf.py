@@ -5,8 +5,8 @@
     V/bin/python tests/goldens/make_gguf.py llama_cpp_python-0.3.36/vendor/llama.cpp [--only SUBSTRING...]
 
 V is the environment of make.py. The tiny models have no vocabulary, so the converter is told to write none. Writes
-models/<case>/model.gguf; a case that has no twin says why in golden_cases.py (no_gguf). golden.json's logits are those of
-the twin too.
+models/<case>/model.gguf; a case that has no twin says why in golden_cases.py (no_gguf). The golden logits are the twin's
+too.
 """
 
 import argparse
