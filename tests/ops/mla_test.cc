@@ -116,10 +116,10 @@ TEST_P(EveryMlaPrecision, GivesTheSameBitsOnEveryIsaAlone) {
   for (const int32_t expand_from : {INT32_MAX, 1}) {
     const MlaConfig config = ConfigOf(GetParam(), expand_from);
     auto ops = MakeCpuOps(2, GetParam().activations);
-    const MlaTrace want = RunOn(*ops, config, {{{0, 40}, {1, 9}}, {{0, 1}, {1, 1}}});
+    const MlaTrace want = RunOn(*ops, config, {{{0, 18}, {1, 5}}, {{0, 1}, {1, 1}}});
     for (Isa isa : SupportedIsas()) {
       auto other = MakeCpuOps(1, GetParam().activations, isa);
-      ExpectSameBits(RunOn(*other, config, {{{1, 9}}, {{0, 20}}, {{0, 20}, {1, 1}}, {{0, 1}}}), want);
+      ExpectSameBits(RunOn(*other, config, {{{1, 5}}, {{0, 9}}, {{0, 9}, {1, 1}}, {{0, 1}}}), want);
     }
   }
 }
