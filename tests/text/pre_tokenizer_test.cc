@@ -107,7 +107,7 @@ TEST(PreTokenizerTest, EveryFamilySplitsAsItsReferenceDoes) {
   EXPECT_EQ(Split("gpt-4o", "ab中文cd"), "ab中文cd");
   EXPECT_EQ(Split("deepseek-v3", "中文ab,cd 1234 \U0001FAE8!"), "中文·ab·,cd· ·123·4· \U0001FAE8!");
   EXPECT_EQ(Split("deepseek-llm", "ab c, 中12  \n"), "ab· c·,· ·中·12·  ·\n");
-  EXPECT_EQ(Split("deepseek-coder", "ab, 中12"), "ab·,· 中·1·2");
+  EXPECT_EQ(Split("deepseek-coder", "ab, 中12"), "ab·,· ·中·1·2");
 }
 
 TEST(PreTokenizerTest, WhatBecomesOfMatchesAndGaps) {
@@ -168,6 +168,8 @@ TEST(PcreSyntaxTest, WhatMeansSomethingElseOrIsUnknownIsRefused) {
     EXPECT_EQ(ToPcreSyntax(pattern).status().code(), absl::StatusCode::kInvalidArgument) << pattern;
   }
 }
+
+TEST(PcreSyntaxTest, ACodePointIsNoQuantifier) { EXPECT_EQ(*ToPcreSyntax(R"(\x{41}+)"), R"(\x{41}+)"); }
 
 TEST(PcreSyntaxTest, ClassesIntersect) {
   EXPECT_EQ(*ToPcreSyntax("[ab&&[^b]]+"), "(?:(?=[^b])[ab])+");
