@@ -273,7 +273,12 @@ def write_readme(table):
              f"Made by `tests/goldens/make.py` with torch {torch.__version__.split('+')[0]} and transformers "
              f"{transformers.__version__} on the CPU: float32,",
              "eager attention, eager experts. The script's head says how to run it and what the files hold.", "",
-             "`model.gguf` is the same model through llama.cpp's converter (`tests/goldens/make_gguf.py`).", "",
+             "`model.gguf` is the same model through llama.cpp's converter (`tests/goldens/make_gguf.py`); where a case",
+             "has none, the last column says why. \"mistakes\" counts the ways to get the case wrong that were tried on",
+             "transformers' own model, \"least move\" is how far the mildest of them moves a logit, relative to the",
+             "largest: the tests allow 1e-4, and a case that a mistake moves by less than 2e-4 is not made.", "",
+             "`tests/model/golden_test.cc` (reference and CPU; the folder, the config as published, the twin) and",
+             "`tests/e2e/golden_logprobs_test.py` (the server) read every folder that is here.", "",
              "| case | architecture | class | stored as | sequence lengths | mistakes | least move | GGUF twin |",
              "|---|---|---|---|---|---|---|---|"]
     for case in golden_cases.CASES:

@@ -1,4 +1,4 @@
-// Dependencies point one way (README, "The house"): read from the includes themselves.
+// Dependencies point one way (README, "The parts"): read from the includes themselves.
 #include <gtest/gtest.h>
 
 #include <filesystem>
