@@ -63,8 +63,8 @@ extern "C" void __tsan_release(void* address);
 #endif
 
 // gRPC starts a stream's first reaction after StartCall and each next one after the one before has returned, on any of
-// its threads. ThreadSanitizer does not see the locks in its libraries that make it so and has to be told: whoever takes
-// over sees all that was done before the object was handed over.
+// its threads. ThreadSanitizer does not see the locks in its libraries that make it so and has to be told: whoever
+// takes over sees all that was done before the object was handed over.
 void HandOver([[maybe_unused]] void* object) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_release(object);
