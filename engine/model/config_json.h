@@ -20,7 +20,8 @@ namespace sluice {
 // type, or outside the range, is an error for both.
 class ConfigJson {
  public:
-  // NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT if it is over 16 MiB or not a JSON object.
+  // NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT if it is over 16 MiB, not a JSON object, or
+  // nested deeper than 64.
   static absl::StatusOr<ConfigJson> Open(const std::string& path);
   // `name` stands for the file in errors.
   static absl::StatusOr<ConfigJson> Parse(absl::string_view text, std::string name);

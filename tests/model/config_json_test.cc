@@ -28,6 +28,13 @@ TEST(ConfigJsonTest, FilesThatAreNoObjectAreErrors) {
   EXPECT_EQ(ConfigJson::Open("/nonexistent/config.json").status().code(), absl::StatusCode::kNotFound);
   // Nesting that would overflow a recursive reader's stack.
   EXPECT_FALSE(ConfigJson::Parse("{\"a\":" + std::string(1000000, '['), "c").ok());
+  const std::string deep = "{\"a\":" + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  const absl::StatusOr<ConfigJson> config = ConfigJson::Parse(deep, "c");
+  EXPECT_THAT(std::string(config.status().message()), HasSubstr("c: nested deeper than 64"));
+  if (config.ok()) {
+    EXPECT_FALSE(config->FindInt("a", 0, 9).ok());  // the message would hold the value
+  }
+  EXPECT_TRUE(ConfigJson::Parse("{\"a\":" + std::string(60, '[') + std::string(60, ']') + "}", "c").ok());
 }
 
 TEST(ConfigJsonTest, ListsAreOfOneType) {
