@@ -1,5 +1,5 @@
 // The choices a transformer layer can make, as plain values shared by the model description (engine/model/spec.h) and
-// the operations that carry them out (engine/ops/ops.h). Formulas: models.md 1.1.
+// the operations that carry them out (engine/ops/ops.h), which say where each stands in a layer.
 #pragma once
 
 #include <cstdint>

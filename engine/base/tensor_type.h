@@ -1,4 +1,4 @@
-// How tensor elements are stored: plain numbers or GGUF's block-quantised types (models.md 3.1, 3.2).
+// How tensor elements are stored: plain numbers or GGUF's block-quantised types (decoded in dequantize.cc).
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,6 @@
 // ones.
 #include <cmath>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -123,7 +123,7 @@ absl::StatusOr<int32_t> GgufKeys::SameInAllLayers(absl::string_view key, int64_t
   for (int64_t value : values) {
     if (value == values[0]) continue;
     return Unsupported(
-        key, absl::StrCat("differs between layers (", values[0], " and ", value, "), which is not supported yet"));
+        key, absl::StrCat("differs between layers (", values[0], " and ", value, "), which is not supported"));
   }
   return int32_t(values[0]);
 }

@@ -54,7 +54,7 @@ absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf)
     spec.model = TokenizerModel::kSentencePieceBpe;
   } else {
     return absl::UnimplementedError(absl::StrCat(gguf.name(), ": key '", Key("model"), "' is '", *model,
-                                                 "', which is not supported yet; supported are gpt2 and llama"));
+                                                 "', which is not supported; supported are gpt2 and llama"));
   }
   SLUICE_ASSIGN_OR_RETURN(spec.tokens, gguf.GetStringArray(Key("tokens")));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> types, gguf.FindIntArray(Key("token_type")));

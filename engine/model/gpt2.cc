@@ -1,7 +1,6 @@
 // GPT-2 (Radford et al. 2019): layer norms with biases, learned positions, one head of keys per head of queries, biases
 // everywhere, a plain tanh-GELU FFN. Folders hold every matrix transposed.
 #include <cmath>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"

@@ -16,7 +16,7 @@ namespace {
 absl::Status NotInTable(const std::string& file, absl::string_view key, absl::string_view found,
                         std::vector<absl::string_view> known) {
   return absl::UnimplementedError(
-      absl::StrCat(file, ": ", key, " '", found, "' is not supported yet; supported: ", absl::StrJoin(known, ", ")));
+      absl::StrCat(file, ": ", key, " '", found, "' is not supported; supported: ", absl::StrJoin(known, ", ")));
 }
 
 absl::Status InFile(const std::string& file, const absl::Status& status) {

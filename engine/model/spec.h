@@ -1,7 +1,7 @@
 // A model as data. Every architecture is one residual block,
 //   x += [post_attn]( attention( [pre_attn](x) ) )
 //   x += [post_ffn]( ffn( [pre_ffn](x) ) )
-// and every difference between architectures is a field here (models.md 2). Only the architecture files beside this one
+// and every difference between architectures is a field here. Only the architecture files beside this one
 // know names of architectures; everything else reads the spec. Optional values are explicit, exclusive choices are
 // variants.
 #pragma once
@@ -125,7 +125,7 @@ absl::Status ValidateModelSpec(const ModelSpec& spec);
 // MLA.
 int64_t KvValuesPerToken(const LayerSpec& layer);
 
-// Bytes of KV cache for a context of `num_tokens`; window and chunk layers count at most their window.
+// Bytes of KV cache that queries after `num_tokens` may still reach: window and chunk layers count at most their size.
 int64_t KvBytes(const ModelSpec& spec, int64_t num_tokens, int32_t bytes_per_value);
 
 // Weights of the model by the spec's shapes; a tied head counts once.

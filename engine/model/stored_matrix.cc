@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
-#include "engine/base/status_macros.h"
 
 namespace sluice {
 namespace {

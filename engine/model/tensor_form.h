@@ -5,9 +5,9 @@
 // - is one of n, each without the leading axis, where its name's pattern has "{expert}"; otherwise it holds all n, and
 //   the leading axis may be merged with the rows: [n * rows, in];
 // - has its last two axes swapped where `transposed`, which concerns matrices only;
-// - is of any plain or block-quantised type. One of type F8_E4M3 has a companion called `<name>_scale_inv` with a
-// factor
-//   per block of the matrix (quantization_config.h says how large blocks are): value = fp8 * factor.
+// - is of any plain or block-quantised type. One of type F8_E4M3 has a companion
+//   called `<name>_scale_inv` with a factor per block of the matrix
+//   (quantization_config.h says how large blocks are): value = fp8 * factor.
 #pragma once
 
 #include <cstdint>

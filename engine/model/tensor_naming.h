@@ -35,7 +35,7 @@ struct TensorNaming {
 std::string ExpandTensorName(absl::string_view pattern, absl::string_view prefix, int32_t layer, int32_t expert = -1);
 
 // What `naming` calls a tensor first of all, under its first prefix; nothing when it has no name for the role. An
-// "{expert}" stays. For messages and for writing files.
+// "{expert}" stays. For writing files.
 std::optional<std::string> FindTensorName(const TensorNaming& naming, TensorRole role, int32_t layer);
 
 // Whether a model of `num_layers` layers can do without the tensor.

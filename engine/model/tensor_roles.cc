@@ -61,7 +61,6 @@ class Collector {
     Add(TensorRole::kKvLatentNorm, {mla.kv_lora_rank});
     Add(TensorRole::kKeyUp, {heads, mla.qk_nope_head_dim, mla.kv_lora_rank});
     Add(TensorRole::kValueUp, {heads, mla.v_head_dim, mla.kv_lora_rank});
-    AddIf(attention.sinks, TensorRole::kSinks, {heads});
     Add(TensorRole::kO, {spec_.d_model, heads * mla.v_head_dim});
     AddIf(attention.o_bias, TensorRole::kOBias, {spec_.d_model});
   }

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/base/tensor_view.h"
-#include "engine/model/registry.h"
 #include "engine/model/spec.h"
 #include "engine/model/stored_matrix.h"
+#include "engine/model/tensor_naming.h"
 #include "engine/ops/ops.h"
 
 namespace sluice {
@@ -66,8 +66,8 @@ struct ModelWeights {
 };
 
 // Loads what `spec` calls for from `tensors`, whose bytes may go away afterwards. `file` stands for the source in
-// errors. INVALID_ARGUMENT names the tensor that is missing, unknown or of another shape, with what was found and what
-// was expected; errors of the device are passed on. REQUIRES: ValidateModelSpec(spec) is OK.
+// errors, which are those of TensorsByRole::Match and ReadMatrix and those of the device. A file is checked as a whole
+// before anything is loaded. REQUIRES: ValidateModelSpec(spec) is OK.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops,
                                          Fp8BlockSize fp8_block = {});

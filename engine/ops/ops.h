@@ -297,7 +297,7 @@ class Ops {
   virtual std::string Description() const = 0;  // "cpu, 2 threads, avx512-vnni, int16 activations"
 
   // ---- load time. Errors: shapes that do not go together, types the device cannot hold, out of memory. Source bytes
-  // may be dropped when the call returns.
+  // may be dropped when the call returns. Positions of a step stay below the `max_position` of LoadRope.
   virtual absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
                                                                     LinearLayout layout) = 0;
   // `experts`: the parts of each expert, all experts alike in number, shapes and types of their parts.

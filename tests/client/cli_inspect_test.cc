@@ -94,7 +94,7 @@ TEST(Inspect, AnUnknownFamilyIsNamedWithThoseThereAre) {
   const Output output = RunSluice({"inspect", path});
   EXPECT_EQ(output.code, 64 + 12);
   EXPECT_EQ(output.out, "");
-  EXPECT_NE(output.err.find("'mamba' is not supported yet"), std::string::npos) << output.err;
+  EXPECT_NE(output.err.find("'mamba' is not supported"), std::string::npos) << output.err;
   EXPECT_NE(output.err.find("gemma3"), std::string::npos) << output.err;
 }
 

@@ -262,7 +262,7 @@ TEST_F(ModelLoaderTest, MissingOddAndContradictoryKeysAreErrorsThatNameThem) {
       kInvalidArgument, "llama.rope.freq_base");
 }
 
-TEST_F(ModelLoaderTest, WhatIsNotSupportedYetIsNamed) {
+TEST_F(ModelLoaderTest, WhatIsNotSupportedIsNamed) {
   ExpectRefused({.add = [](GgufWriter* w) { w->AddU32("llama.expert_count", 8); }}, kNotFound,
                 "key 'llama.expert_used_count' is missing");
   EXPECT_TRUE(LoadAll({.add = [](GgufWriter* w) { w->AddU32("llama.expert_count", 0); }}).ok());
@@ -270,7 +270,7 @@ TEST_F(ModelLoaderTest, WhatIsNotSupportedYetIsNamed) {
                 "llama.attention.causal");
   ExpectRefused({.without_keys = {"general.architecture"},
                  .add = [](GgufWriter* w) { w->AddString("general.architecture", "mamba"); }},
-                kUnimplemented, "general.architecture 'mamba' is not supported yet; supported: llama");
+                kUnimplemented, "general.architecture 'mamba' is not supported; supported: llama");
   ExpectRefused({.without_keys = {"tokenizer.ggml.model"},
                  .add = [](GgufWriter* w) { w->AddString("tokenizer.ggml.model", "bert"); }},
                 kUnimplemented, "key 'tokenizer.ggml.model' is 'bert'");

@@ -43,7 +43,7 @@ struct Stored {
                       : StoredTensor()) {}
   const TensorView* factors() const { return companion.bytes.empty() ? nullptr : &companion.view; }
 
-  // Straight from models.md 1.6.
+  // Straight from the definition in tensor_form.h.
   std::vector<float> Values() const {
     std::vector<float> values = Decode(tensor.view);
     if (factors() == nullptr) return values;

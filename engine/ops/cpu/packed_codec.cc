@@ -4,7 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/base/check.h"
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
 

@@ -11,9 +11,9 @@
 //              4 bits: 4 pairs of groups; byte t of a lane in pair j: low nibble k = 4j+t, high nibble k = 16+4j+t
 //              5 bits: as 4 bits, then the fifth bits: for each of the 8 groups (pair j, lanes half h), as 64-bit masks
 //                      over the group's bytes, one for the low and one for the high nibbles
-//              6 bits: as 4 bits, then the upper two bits in 4 groups of 64 bytes: (low nibbles, lanes 0-15), (low,
-//              16-31),
-//                      (high, 0-15), (high, 16-31); bits 2j, 2j+1 of a byte belong to pair j
+//              6 bits: as 4 bits, then the upper two bits in 4 groups of 64 bytes: (low nibbles, lanes 0-15),
+//                      (low, 16-31), (high, 0-15), (high, 16-31); bits 2j, 2j+1 of a byte
+//                      belong to pair j
 //              MXFP4: nibbles as in 4 bits; nibble n means code kMxfp4Codes[n], which is 12 + twice the 4-bit float
 //   scales   one-level types: f16 scale[32], then, affine types, f16 offset[32]
 //            MXFP4: bf16 scale[32], the block's power of two, halved: bf16 holds all of 2^-128 .. 2^127

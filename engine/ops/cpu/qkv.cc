@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "engine/ops/cpu/kv_cache.h"
 #include "engine/ops/cpu/linear.h"
