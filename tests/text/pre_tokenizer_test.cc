@@ -107,6 +107,7 @@ TEST(PreTokenizerTest, EveryFamilySplitsAsItsReferenceDoes) {
   EXPECT_EQ(Split("gpt-4o", "ab中文cd"), "ab中文cd");
   EXPECT_EQ(Split("deepseek-v3", "中文ab,cd 1234 \U0001FAE8!"), "中文·ab·,cd· ·123·4· \U0001FAE8!");
   EXPECT_EQ(Split("deepseek-llm", "ab c, 中12  \n"), "ab· c·,· ·中·12·  ·\n");
+  EXPECT_EQ(Split("deepseek-llm", "a\u1F7D\u1FBE\u212Ab"), "a·\u1F7D\u1FBE\u212A·b");
   EXPECT_EQ(Split("deepseek-coder", "ab, 中12"), "ab·,· ·中·1·2");
 }
 
