@@ -52,7 +52,7 @@ void AppendByteLevelBytes(absl::string_view token, std::string* out) {
 }
 
 absl::StatusOr<ByteLevelBpe> ByteLevelBpe::Create(const TokenizerSpec& spec) {
-  TokenIds ids = IndexTokens(spec.tokens);
+  TokenIds ids = IndexTokens(spec);
   ByteLevelBpe bpe;
   for (int b = 0; b < 256; ++b) {
     std::string symbol;

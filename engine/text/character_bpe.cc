@@ -26,7 +26,7 @@ int ParseByteToken(absl::string_view token) {
 
 absl::StatusOr<CharacterBpe> CharacterBpe::Create(const TokenizerSpec& spec) {
   CharacterBpe bpe;
-  bpe.ids_ = IndexTokens(spec.tokens);
+  bpe.ids_ = IndexTokens(spec);
   SLUICE_ASSIGN_OR_RETURN(bpe.merges_, MergeTable::Create(spec.merges, bpe.ids_));
   for (int b = 0; b < 256; ++b) {
     const auto it = bpe.ids_.find(absl::StrFormat("<0x%02X>", b));

@@ -77,7 +77,8 @@ absl::Status AddAddedToken(const HfField& token, int64_t id, const TokenIds& ids
   SLUICE_ASSIGN_OR_RETURN(options.normalized, token["normalized"].BoolOr(!special));
   SLUICE_RETURN_IF_ERROR(vocabulary->Add(vocabulary->strings.emplace_back(std::move(content)), id,
                                          special ? TokenType::kControl : TokenType::kUserDefined, token.path()));
-  if (options.lstrip || options.rstrip || options.single_word || options.normalized) {
+  options.in_model = known != ids.end();
+  if (options.lstrip || options.rstrip || options.single_word || options.normalized || !options.in_model) {
     vocabulary->spec->added.push_back(options);
   }
   return absl::OkStatus();

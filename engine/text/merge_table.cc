@@ -1,14 +1,21 @@
 #include "engine/text/merge_table.h"
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
 
-TokenIds IndexTokens(const std::vector<absl::string_view>& tokens) {
+TokenIds IndexTokens(const TokenizerSpec& spec) {
+  const std::vector<absl::string_view>& tokens = spec.tokens;
+  absl::flat_hash_set<int32_t> foreign;
+  for (const AddedTokenOptions& added : spec.added) {
+    if (!added.in_model) foreign.insert(added.id);
+  }
   TokenIds ids;
   ids.reserve(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!tokens[i].empty()) ids.try_emplace(tokens[i], static_cast<int32_t>(i));
+    const int32_t id = static_cast<int32_t>(i);
+    if (!tokens[i].empty() && !foreign.contains(id)) ids.try_emplace(tokens[i], id);
   }
   return ids;
 }

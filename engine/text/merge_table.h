@@ -13,9 +13,10 @@
 
 namespace sluice {
 
-// Token ids by spelling; the views are those of the spec. Empty spellings are left out; of equal ones the first counts.
+// Token ids by spelling; the views are those of the spec. Empty spellings and added tokens that are not the model's own
+// are left out; of equal ones the first counts.
 using TokenIds = absl::flat_hash_map<absl::string_view, int32_t>;
-TokenIds IndexTokens(const std::vector<absl::string_view>& tokens);
+TokenIds IndexTokens(const TokenizerSpec& spec);
 
 // Immutable; thread-safe.
 class MergeTable {

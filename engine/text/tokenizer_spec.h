@@ -110,6 +110,7 @@ struct AddedTokenOptions {
   bool rstrip = false;       // ... after it
   bool single_word = false;  // matches only where neither neighbour is part of a word
   bool normalized = false;   // matched, itself normalized, in normalized text; otherwise in the text as it came
+  bool in_model = true;      // one of the model's own tokens, too; otherwise only matching makes it, never the BPE
 };
 
 // The string_views point into memory that outlives the Tokenizer made from them (the mapped model file) or that
