@@ -14,12 +14,19 @@ namespace sluice {
 std::string CachedFile(const std::string& name);
 
 struct RealVocabulary {
-  std::unique_ptr<Gguf> file;  // owns what the spec points to
+  std::unique_ptr<Gguf> file;  // owns what the spec points to, where that does not itself
   TokenizerSpec spec;
   std::unique_ptr<const Tokenizer> tokenizer;
 };
 
-// NOT_FOUND if the file is not there.
+// A GGUF file, or a folder with a tokenizer.json and perhaps a tokenizer_config.json. NOT_FOUND if it is not there.
 absl::StatusOr<RealVocabulary> LoadRealVocabulary(const std::string& name);
+
+// Ranks of tiktoken ("BASE64 RANK" in every line) or of Tekken (JSON, special tokens first), with the pattern of the
+// GGUF pre-tokenizer `pre`. NOT_FOUND if the file is not there.
+absl::StatusOr<RealVocabulary> LoadRanks(const std::string& name, absl::string_view pre);
+
+// The whole file, or an empty string if there is none.
+std::string ReadFile(const std::string& path);
 
 }  // namespace sluice
