@@ -62,7 +62,7 @@ class LayerHarness {
 
   // The same config gives the same weights for every Ops.
   LayerHarness(const LayerConfig& config, Ops* ops)
-      : config_(config), ops_(ops), rng_(7), batch_(config.block_size, kBlocks * 16 / config.block_size, rng_) {
+      : config_(config), ops_(ops), rng_(7), batch_(config.block_size, kBlocks * 16 / config.block_size, block_rng_) {
     const GqaShape& h = config.heads;
     const int q = h.num_heads * h.head_dim, k = h.num_kv_heads * h.head_dim, v = h.num_kv_heads * h.value_head_dim;
     embedding_ = Linear({{kTokens, config.d_model}}, LinearLayout::kStacked, TensorType::kF32);
@@ -199,7 +199,8 @@ class LayerHarness {
 
   const LayerConfig config_;
   Ops* const ops_;
-  std::mt19937 rng_;
+  std::mt19937 rng_;  // of the weights alone: tolerances hold for these
+  std::mt19937 block_rng_{8};
   PagedBatch batch_;
   std::unique_ptr<LinearWeights> embedding_, positions_, qkv_, o_, gate_up_, down_, head_;
   std::unique_ptr<VectorWeights> norm_weight_, norm_bias_, q_norm_, k_norm_, qkv_bias_, o_bias_, gate_up_bias_,
