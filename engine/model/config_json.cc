@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/parse_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/mapped_file.h"
 
@@ -17,7 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFileBytes = size_t{16} << 20;
-constexpr int kMaxDepth = 64;  // writing a value into a message takes stack for every level
 
 std::optional<int64_t> AsInt(const Json& value, int64_t min, int64_t max) {
   if (!value.is_number_integer()) return std::nullopt;
@@ -75,20 +75,9 @@ absl::StatusOr<ConfigJson> ConfigJson::Parse(absl::string_view text, std::string
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": ", text.size(), " bytes of JSON, expected at most ", kMaxFileBytes));
   }
-  bool too_deep = false;
-  const auto note_depth = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep |= depth > kMaxDepth;
-    return true;
-  };
-  auto document = std::make_shared<const Document>(Json::parse(text.begin(), text.end(), note_depth, false));
-  const Json& json = document->json;
-  if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(name, ": not valid JSON"));
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": found JSON of type ", json.type_name(), ", expected an object"));
-  }
-  if (too_deep) return absl::InvalidArgumentError(absl::StrCat(name, ": nested deeper than ", kMaxDepth));
-  auto rep = std::make_shared<const Rep>(Rep{document, &json});
+  SLUICE_ASSIGN_OR_RETURN(Json json, ParseJsonObject(text, name));
+  auto document = std::make_shared<const Document>(std::move(json));
+  auto rep = std::make_shared<const Rep>(Rep{document, &document->json});
   return ConfigJson(std::move(rep), std::move(name), "");
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/parse_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/hf_components.h"
 #include "engine/text/hf_tokenizer_json.h"
@@ -31,12 +32,7 @@ constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
 // A small file; a missing one is null.
 absl::StatusOr<Json> ParseSmallFile(string_view text, string_view name) {
   if (text.empty()) return Json();
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, ": found ", json.is_discarded() ? "no valid JSON" : json.type_name(), ", expected an object"));
-  }
-  return json;
+  return ParseJsonObject(text, name);
 }
 
 // The vocabulary in the making: spec.tokens and spec.types by id, and what owns strings besides the big file's.

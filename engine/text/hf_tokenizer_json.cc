@@ -187,6 +187,10 @@ class Handler : public nlohmann::json_sax<Json> {
 absl::StatusOr<HfTokenizerJson> ParseHfTokenizerJson(string_view json) {
   HfTokenizerJson out;
   Handler handler(&out, json.size());
+  // The parser takes a zero byte for the end of the text and would not look at what follows.
+  if (const size_t zero = json.find('\0'); zero != string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: found a zero byte at ", zero, ", expected JSON"));
+  }
   if (!Json::sax_parse(json.begin(), json.end(), &handler)) return handler.status();
   return out;
 }

@@ -82,12 +82,14 @@ void AppendNormalized(string_view chunk, bool compatibility, bool compose, std::
   for (const utf8proc_int32_t c : points) AppendUtf8(static_cast<char32_t>(c), out);
 }
 
-// Appends `to`, made from `from`, whose trust is `trust` (empty: all trusted).
+// Appends `to`, made from `from`, whose trust is `trust` (empty: put there by a step).
 void AppendTrust(string_view from, string_view trust, string_view to, std::string* out) {
   if (from == to) {
     out->append(trust.data(), trust.size());
+  } else if (trust.empty()) {
+    out->append(to.size(), '\1');
   } else {
-    out->append(to.size(), trust.find('\0') == string_view::npos ? '\1' : '\0');
+    out->append(to.size(), trust.find_first_not_of(trust[0]) == string_view::npos ? trust[0] : '\0');
   }
 }
 
@@ -194,7 +196,7 @@ absl::Status Normalizer::Run(std::string* text, std::string* trusted) const {
       case NormalizerKind::kPrepend:
         if (text->empty()) break;
         text->insert(0, step.text);
-        if (!trusted->empty()) trusted->insert(0, step.text.size(), '\1');
+        if (!trusted->empty()) trusted->insert(0, step.text.size(), trusted->front() != 0 ? trusted->front() : '\1');
         break;
       case NormalizerKind::kReplace:
         SLUICE_RETURN_IF_ERROR(RunReplace(step.pattern[0], step.text, text, trusted));

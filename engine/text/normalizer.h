@@ -20,9 +20,10 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Rewrites *text. *trusted is empty or holds a character for every byte of *text, and is rewritten along: what a step
-  // puts there itself is trusted ('\1'), what it makes of bytes of both kinds is not ('\0'). INVALID_ARGUMENT: the
-  // result is longer than 500 MB, or a pattern gives up. REQUIRES: *text is UTF-8.
+  // Rewrites *text. *trusted is empty or holds a character for every byte of *text, and is rewritten along: '\0' for
+  // what is not trusted, others for stretches that are. What a step puts there itself is trusted, what it makes of
+  // bytes of several stretches is not. INVALID_ARGUMENT: the result is longer than 500 MB, or a pattern gives up.
+  // REQUIRES: *text is UTF-8.
   absl::Status Run(std::string* text, std::string* trusted) const;
 
  private:

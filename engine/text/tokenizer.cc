@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/decoder.h"
@@ -96,21 +95,23 @@ bool IsAdded(TokenType type) {
 }
 
 // For each byte of `range` whether it lies in one of the `parsed` ranges, as Normalizer::Run wants it.
+// One range after the other is '\1' and '\2': where two touch, their border stays.
 std::string TrustedBytes(TextRange range, absl::Span<const TextRange> parsed) {
   std::string trusted(range.end - range.begin, '\0');
+  char mark = '\1';
   for (const TextRange& p : parsed) {
     const size_t begin = std::max(p.begin, range.begin), end = std::min(p.end, range.end);
-    if (begin < end) std::fill_n(trusted.begin() + (begin - range.begin), end - begin, '\1');
+    if (begin < end) std::fill_n(trusted.begin() + (begin - range.begin), end - begin, mark);
+    mark = mark == '\1' ? '\2' : '\1';
   }
   return trusted;
 }
 
 std::vector<TextRange> TrustedRanges(absl::string_view trusted) {
   std::vector<TextRange> ranges;
-  for (size_t begin = trusted.find('\1'); begin != absl::string_view::npos;) {
-    const size_t end = std::min(trusted.find('\0', begin), trusted.size());
-    ranges.push_back({begin, end});
-    begin = trusted.find('\1', end);
+  for (size_t begin = 0, end; begin < trusted.size(); begin = end) {
+    end = std::min(trusted.find_first_not_of(trusted[begin], begin), trusted.size());
+    if (trusted[begin] != '\0') ranges.push_back({begin, end});
   }
   return ranges;
 }
@@ -188,6 +189,7 @@ absl::Status Tokenizer::FillAddedTokens(const TokenizerSpec& spec) {
       std::string all_trusted;
       SLUICE_RETURN_IF_ERROR(normalizer_.Run(&text, &all_trusted));
       tokens = &normalized_tokens_;
+      if (text != spec.tokens[i]) rewritten_[id] = text;
     }
     tokens->Add(text, id);
     if (it != options.end()) tokens->SetOptions(it->second);
@@ -214,6 +216,11 @@ void Tokenizer::FindEndOfGeneration(const TokenizerSpec& spec) {
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
 }
 
+absl::string_view Tokenizer::DecodedSpelling(int32_t id) const {
+  const auto it = rewritten_.find(id);
+  return it == rewritten_.end() ? TokenText(id) : absl::string_view(it->second);
+}
+
 void Tokenizer::FillTokenBytes() {
   bytes_offsets_.reserve(tokens_.size() + 1);
   for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -221,7 +228,7 @@ void Tokenizer::FillTokenBytes() {
     if (bytes_by_type_) {
       AppendSentencePieceBytes(tokens_[i], types_[i], &bytes_);
     } else {
-      AppendDecoded(tokens_[i], decoder_, &bytes_);
+      AppendDecoded(DecodedSpelling(static_cast<int32_t>(i)), decoder_, &bytes_);
     }
   }
   bytes_offsets_.push_back(bytes_.size());
@@ -231,7 +238,7 @@ std::string Tokenizer::FirstTokenBytes(int32_t id) const {
   DecoderSpec unmarking = decoder_;
   for (auto& [from, to] : unmarking.replace) to.clear();
   std::string bytes;
-  AppendDecoded(TokenText(id), unmarking, &bytes);
+  AppendDecoded(DecodedSpelling(id), unmarking, &bytes);
   return bytes;
 }
 
@@ -255,17 +262,19 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::Span<const TextSegm
     return absl::InvalidArgumentError(absl::StrCat("text: byte ", bad, " is not UTF-8"));
   }
 
-  // Segments of one kind, side by side, are one range.
+  // Parsed segments side by side are one range. One that is not parsed parts them even when it is empty: what a
+  // template makes of an empty message is no other token than what it makes of any.
   std::vector<TextRange> parsed;
   size_t begin = 0;
+  bool apart = true;
   for (const TextSegment& segment : segments) {
     const size_t end = begin + segment.text.size();
-    if (options.parse_special && segment.parse_special && begin < end) {
-      if (!parsed.empty() && parsed.back().end == begin) {
-        parsed.back().end = end;
-      } else {
-        parsed.push_back({begin, end});
-      }
+    if (!segment.parse_special) {
+      apart = true;
+    } else if (options.parse_special && begin < end) {
+      if (apart) parsed.push_back({begin, begin});
+      parsed.back().end = end;
+      apart = false;
     }
     begin = end;
   }
@@ -346,7 +355,8 @@ std::optional<int32_t> Tokenizer::FindToken(absl::string_view text) const {
 }
 
 bool Tokenizer::IsSpecial(int32_t id) const {
-  return Contains(id) && (types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown);
+  return Contains(id) && (types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown) &&
+         !rewritten_.contains(id);
 }
 
 bool Tokenizer::IsEndOfGeneration(int32_t id) const {

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -50,9 +51,10 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, const EncodeOptions& options = {}) const;
 
   // Encodes the concatenation of `segments`. An added token is matched only where all of its bytes lie in segments with
-  // parse_special (adjacent ones count as one); everything else is encoded as if the borders were not there.
-  // options.parse_special false overrides all segments. A token that is found in normalized text counts as lying where
-  // the text lay that was normalized into it. Offsets in errors count from the first segment's first byte.
+  // parse_special (adjacent ones count as one, those with another segment between them, even an empty one, do not);
+  // everything else is encoded as if the borders were not there. options.parse_special false overrides all segments. A
+  // token that is found in normalized text counts as lying where the text lay that was normalized into it. Offsets in
+  // errors count from the first segment's first byte.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const TextSegment> segments,
                                               const EncodeOptions& options = {}) const;
 
@@ -71,7 +73,8 @@ class Tokenizer {
   // The id of a token by the file's spelling, added or not; nullopt if there is none. Linear in the vocabulary.
   std::optional<int32_t> FindToken(absl::string_view text) const;
 
-  // Control and unknown tokens; false for ids outside the vocabulary.
+  // Control and unknown tokens, except an added one that normalization rewrites: the reference knows special tokens by
+  // their text, and no longer knows that one. False for ids outside the vocabulary.
   bool IsSpecial(int32_t id) const;
   // Tokens after which the model has said all: eos, eot and eom of the file, and control tokens known to mean that by
   // their text.
@@ -101,6 +104,7 @@ class Tokenizer {
 
   static absl::StatusOr<Model> CreateModel(const TokenizerSpec& spec);
   absl::Status FillAddedTokens(const TokenizerSpec& spec);
+  absl::string_view DecodedSpelling(int32_t id) const;
   void FillTokenBytes();
   void FindEndOfGeneration(const TokenizerSpec& spec);
 
@@ -118,8 +122,9 @@ class Tokenizer {
   bool bytes_by_type_ = false;  // decoded as GGUF's SentencePiece vocabularies are, by the tokens' types
   std::vector<absl::string_view> tokens_;
   std::vector<TokenType> types_;
-  std::string bytes_;                    // what the tokens decode to, one after the other
-  std::vector<uint32_t> bytes_offsets_;  // [vocab_size + 1] into bytes_
+  absl::flat_hash_map<int32_t, std::string> rewritten_;  // added tokens that normalization rewrites: decoded so
+  std::string bytes_;                                    // what the tokens decode to, one after the other
+  std::vector<uint32_t> bytes_offsets_;                  // [vocab_size + 1] into bytes_
   std::vector<int32_t> end_of_generation_ids_;
   std::optional<int32_t> bos_id_, eos_id_, eot_id_, unk_id_, pad_id_;
   bool add_bos_ = false;

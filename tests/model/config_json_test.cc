@@ -35,6 +35,9 @@ TEST(ConfigJsonTest, FilesThatAreNoObjectAreErrors) {
     EXPECT_FALSE(config->FindInt("a", 0, 9).ok());  // the message would hold the value
   }
   EXPECT_TRUE(ConfigJson::Parse("{\"a\":" + std::string(60, '[') + std::string(60, ']') + "}", "c").ok());
+  // What follows a zero byte is not overlooked.
+  const absl::StatusOr<ConfigJson> hidden = ConfigJson::Parse(absl::string_view("{}\0garbage", 10), "c");
+  EXPECT_THAT(std::string(hidden.status().message()), HasSubstr("c: found a zero byte at 2"));
 }
 
 TEST(ConfigJsonTest, ListsAreOfOneType) {

@@ -188,7 +188,7 @@ TEST_P(ReducedGoldenTest, IdsAndTextsAreEqual) {
 
 INSTANTIATE_TEST_SUITE_P(TokenizerJson, ReducedGoldenTest,
                          ::testing::Values("mistral", "llama-3.1", "qwen3", "gpt-oss", "deepseek-v3", "gemma-3",
-                                           "olmo-2", "flags-nfc", "metaspace-always-split",
+                                           "olmo-2", "flags-nfc", "flags-nfkd", "prepend", "metaspace-always-split",
                                            "metaspace-first-whole", "metaspace-first-split", "metaspace-never-split",
                                            "split-Isolated-matches", "split-Isolated-gaps", "split-Removed-matches",
                                            "split-Removed-gaps", "split-MergedWithPrevious-matches",

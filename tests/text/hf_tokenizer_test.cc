@@ -156,6 +156,19 @@ TEST(HfTokenizerTest, WhatIsNoJsonOrHasTheWrongShapeIsRefused) {
   std::string deep = "{\"a\":";
   for (int i = 0; i < 100; ++i) deep += "{\"a\":";
   EXPECT_THAT(std::string(ReadHfTokenizer({.tokenizer_json = deep}).status().message()), HasSubstr("nested deeper"));
+  const std::string deeper = "{\"bos_token\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  const std::string tiny = Tiny().dump();
+  for (const HfTokenizerFiles& files : {HfTokenizerFiles{.tokenizer_json = tiny, .tokenizer_config_json = deeper},
+                                        HfTokenizerFiles{.tokenizer_json = tiny, .special_tokens_map_json = deeper}}) {
+    EXPECT_THAT(std::string(ReadHfTokenizer(files).status().message()), HasSubstr("nested deeper than 64"));
+  }
+  // What follows a zero byte is not overlooked.
+  const std::string hidden = tiny + std::string("\0garbage", 8), config("{}\0garbage", 10);
+  EXPECT_THAT(std::string(ReadHfTokenizer({.tokenizer_json = hidden}).status().message()),
+              HasSubstr("tokenizer.json: found a zero byte at"));
+  EXPECT_THAT(
+      std::string(ReadHfTokenizer({.tokenizer_json = tiny, .tokenizer_config_json = config}).status().message()),
+      HasSubstr("a zero byte at 2"));
   ExpectInvalid("model is missing", [](Json* j) { j->erase("model"); });
   ExpectInvalid("model.vocab is missing", [](Json* j) { (*j)["model"].erase("vocab"); });
   ExpectInvalid("model.vocab is missing", [](Json* j) { (*j)["model"]["vocab"] = Json::object(); });
@@ -283,6 +296,8 @@ TEST(HfTokenizerTest, NormalizedTokensAreFoundWhereTheTextIsTrustedOnly) {
   const auto t = Make(json);
   const auto encode = [&](std::vector<TextSegment> segments) { return *t->Encode(absl::MakeConstSpan(segments)); };
   EXPECT_EQ(encode({{"ae\u0301b", true}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode({{"ae", true}, {"", true}, {"\u0301b", true}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode({{"ae", true}, {"", false}, {"\u0301b", true}}), (Ids{1, 0, 2}));
   EXPECT_EQ(encode({{"ae\u0301b", false}}), (Ids{1, 0, 2}));
   EXPECT_EQ(encode({{"a", false}, {"e\u0301", true}, {"b", false}}), (Ids{1, 7, 2}));
   EXPECT_EQ(encode({{"ae", true}, {"\u0301b", false}}), (Ids{1, 0, 2}));  // half of it is the user's

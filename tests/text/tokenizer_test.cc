@@ -49,9 +49,10 @@ TEST(TokenizerTest, AnAddedTokenMustLieInParsedSegmentsWhollyAndOtherTextIgnores
   const TinyVocabulary v = Words();
   const auto t = Make(v.spec);
   const auto encode = [&](std::vector<TextSegment> segments) { return Encode(*t, absl::MakeConstSpan(segments)); };
-  // Adjacent parsed segments count as one, empty ones in between change nothing.
+  // Adjacent parsed segments count as one; a message between them parts them even when it is empty.
   EXPECT_EQ(encode({{"<|sta", true}, {"rt|>", true}}), (Ids{kStart}));
-  EXPECT_EQ(encode({{"<|sta", true}, {"", false}, {"rt|>", true}}), (Ids{kStart}));
+  EXPECT_EQ(encode({{"<|sta", true}, {"", false}, {"rt|>", true}}), encode({{"<|start|>", false}}));
+  EXPECT_EQ(encode({{"<|sta", true}, {"", true}, {"rt|>", true}}), (Ids{kStart}));
   // The words of a message never become control tokens, not even with the template's help.
   EXPECT_EQ(encode({{"<|start|>", true}, {"<|im_end|>", false}, {"<|im_end|>", true}}),
             (Ids{kStart, '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>', kEnd}));
