@@ -1,7 +1,10 @@
 // What each architecture file gives to its row in registry.cc.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/io/gguf.h"
 #include "engine/model/config_json.h"
 #include "engine/model/registry.h"
@@ -11,7 +14,10 @@ namespace sluice {
 
 // tensor_names.cc: the names that most architectures share.
 TensorNaming GgufTensorNames();
+TensorNaming HuggingFaceDenseTensorNames();  // without mixtures of experts
 TensorNaming HuggingFaceTensorNames();
+// `own`, and of the shared names those whose role and tensor `own` does not mention. For tables that live for ever.
+std::vector<TensorName> ExtendNames(absl::Span<const TensorName> own, const TensorNaming& shared);
 
 // llama.cc
 absl::StatusOr<ModelSpec> LlamaFromGguf(const Gguf& gguf);
@@ -78,6 +84,5 @@ absl::StatusOr<ModelSpec> Llama4FromConfig(const ConfigJson& config);  // the mu
 absl::StatusOr<ModelSpec> Llama4TextFromConfig(const ConfigJson& config);
 absl::StatusOr<ModelSpec> Llama4FromGguf(const Gguf& gguf);
 TensorNaming Llama4FolderTensorNames();
-TensorNaming Llama4GgufTensorNames();
 
 }  // namespace sluice

@@ -15,10 +15,6 @@ std::optional<NormArgs> MakeNorm(const std::optional<NormParams>& params, const 
 }
 
 GqaShape MakeHeads(const Gqa& gqa) { return {gqa.num_heads, gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
-MlaShape MakeHeads(const Mla& mla) {
-  return {mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
-          mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
-}
 
 KvLayerShape MakeKvLayer(const Gqa& gqa) { return {gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
 KvLayerShape MakeKvLayer(const Mla& mla) { return {1, mla.kv_lora_rank + mla.qk_rope_head_dim, 0}; }
@@ -163,7 +159,7 @@ void Decoder::Attend(int32_t layer, const Mla& mla, KvCache* kv) {
   qkv.norm = MakeNorm(spec.pre_attn, weights.pre_attn);
   qkv.down = weights.mla.down.get();
   qkv.bias = weights.mla.down_bias.get();
-  qkv.heads = MakeHeads(mla);
+  qkv.heads = MakeMlaShape(mla);
   qkv.q_latent_norm = {latent_norm, weights.mla.q_latent_norm.get()};
   qkv.q_up = weights.mla.q_up.get();
   qkv.kv_latent_norm = {latent_norm, weights.mla.kv_latent_norm.get()};

@@ -25,52 +25,25 @@ constexpr TensorForm kStacked = {.rows = TensorRows::kStacked};
 constexpr TensorForm kTransposed = {.transposed = true};
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "model.embed_tokens.weight"},
-    {kFinalNorm, "model.norm.weight"},
-    {kOutputHead, "lm_head.weight"},
-    {kPreAttnNorm, "model.layers.{layer}.input_layernorm.weight"},
-    {kPreFfnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
-    {kQ, "model.layers.{layer}.self_attn.q_proj.weight"},
-    {kQDown, "model.layers.{layer}.self_attn.q_a_proj.weight"},
-    {kQBias, "model.layers.{layer}.self_attn.q_a_proj.bias"},
-    {kQLatentNorm, "model.layers.{layer}.self_attn.q_a_layernorm.weight"},
-    {kQUp, "model.layers.{layer}.self_attn.q_b_proj.weight"},
-    {kKvDown, "model.layers.{layer}.self_attn.kv_a_proj_with_mqa.weight"},
-    {kKBias, "model.layers.{layer}.self_attn.kv_a_proj_with_mqa.bias"},
-    {kKvLatentNorm, "model.layers.{layer}.self_attn.kv_a_layernorm.weight"},
-    {kKeyUp, "model.layers.{layer}.self_attn.kv_b_proj.weight", kStacked},
-    {kValueUp, "model.layers.{layer}.self_attn.kv_b_proj.weight", kStacked},
-    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
-    {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
-    {kGate, "model.layers.{layer}.mlp.gate_proj.weight"},
-    {kUp, "model.layers.{layer}.mlp.up_proj.weight"},
-    {kDown, "model.layers.{layer}.mlp.down_proj.weight"},
-    {kGateBias, "model.layers.{layer}.mlp.gate_proj.bias"},
-    {kUpBias, "model.layers.{layer}.mlp.up_proj.bias"},
-    {kDownBias, "model.layers.{layer}.mlp.down_proj.bias"},
-    {kRouter, "model.layers.{layer}.mlp.gate.weight"},
-    {kSelectionBias, "model.layers.{layer}.mlp.gate.e_score_correction_bias"},
-    {kExpertGate, "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight"},
-    {kExpertUp, "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"},
-    {kExpertDown, "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"},
-    {kExpertGate, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
-    {kExpertUp, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
-    {kExpertDown, "model.layers.{layer}.mlp.experts.down_proj"},
-    {kSharedGate, "model.layers.{layer}.mlp.shared_experts.gate_proj.weight"},
-    {kSharedUp, "model.layers.{layer}.mlp.shared_experts.up_proj.weight"},
-    {kSharedDown, "model.layers.{layer}.mlp.shared_experts.down_proj.weight"},
+    {kQDown, "{model}layers.{layer}.self_attn.q_a_proj.weight"},
+    {kQBias, "{model}layers.{layer}.self_attn.q_a_proj.bias"},
+    {kQLatentNorm, "{model}layers.{layer}.self_attn.q_a_layernorm.weight"},
+    {kQUp, "{model}layers.{layer}.self_attn.q_b_proj.weight"},
+    {kKvDown, "{model}layers.{layer}.self_attn.kv_a_proj_with_mqa.weight"},
+    {kKBias, "{model}layers.{layer}.self_attn.kv_a_proj_with_mqa.bias"},
+    {kKvLatentNorm, "{model}layers.{layer}.self_attn.kv_a_layernorm.weight"},
+    {kKeyUp, "{model}layers.{layer}.self_attn.kv_b_proj.weight", kStacked},
+    {kValueUp, "{model}layers.{layer}.self_attn.kv_b_proj.weight", kStacked},
+    {kSelectionBias, "{model}layers.{layer}.mlp.gate.e_score_correction_bias"},
+    {kSharedGate, "{model}layers.{layer}.mlp.shared_experts.gate_proj.weight"},
+    {kSharedUp, "{model}layers.{layer}.mlp.shared_experts.up_proj.weight"},
+    {kSharedDown, "{model}layers.{layer}.mlp.shared_experts.down_proj.weight"},
 };
 
 // Layers beyond the last predict tokens further ahead (multi-token prediction).
 constexpr absl::string_view kFolderIgnored[] = {"model.layers.{beyond}.*", "*.rotary_emb.inv_freq"};
 
 constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
-    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
-    {kQ, "blk.{layer}.attn_q.weight"},
     {kQDown, "blk.{layer}.attn_q_a.weight"},
     {kQBias, "blk.{layer}.attn_q_a.bias"},
     {kQLatentNorm, "blk.{layer}.attn_q_a_norm.weight"},
@@ -82,21 +55,7 @@ constexpr TensorName kGgufNames[] = {
     {kValueUp, "blk.{layer}.attn_v_b.weight"},
     {kKeyUp, "blk.{layer}.attn_kv_b.weight", kStacked},
     {kValueUp, "blk.{layer}.attn_kv_b.weight", kStacked},
-    {kO, "blk.{layer}.attn_output.weight"},
-    {kOBias, "blk.{layer}.attn_output.bias"},
-    {kGate, "blk.{layer}.ffn_gate.weight"},
-    {kUp, "blk.{layer}.ffn_up.weight"},
-    {kDown, "blk.{layer}.ffn_down.weight"},
-    {kRouter, "blk.{layer}.ffn_gate_inp.weight"},
     {kSelectionBias, "blk.{layer}.exp_probs_b.bias"},
-    {kExpertGate, "blk.{layer}.ffn_gate_exps.weight"},
-    {kExpertUp, "blk.{layer}.ffn_up_exps.weight"},
-    {kExpertGate, "blk.{layer}.ffn_gate_up_exps.weight", kStacked},
-    {kExpertUp, "blk.{layer}.ffn_gate_up_exps.weight", kStacked},
-    {kExpertDown, "blk.{layer}.ffn_down_exps.weight"},
-    {kSharedGate, "blk.{layer}.ffn_gate_shexp.weight"},
-    {kSharedUp, "blk.{layer}.ffn_up_shexp.weight"},
-    {kSharedDown, "blk.{layer}.ffn_down_shexp.weight"},
 };
 
 // For a while converters wrote the key-value projection both in one piece and split.
@@ -339,8 +298,14 @@ absl::StatusOr<std::optional<MoeFfn>> ReadMoe(const GgufKeys& keys, int64_t num_
 
 }  // namespace
 
-TensorNaming DeepseekFolderTensorNames() { return {.names = kFolderNames, .ignored = kFolderIgnored}; }
-TensorNaming DeepseekGgufTensorNames() { return {.names = kGgufNames, .ignored = kGgufIgnored}; }
+TensorNaming DeepseekFolderTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceTensorNames());
+  return {.names = names, .prefixes = HuggingFaceTensorNames().prefixes, .ignored = kFolderIgnored};
+}
+TensorNaming DeepseekGgufTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kGgufNames, GgufTensorNames());
+  return {.names = names, .ignored = kGgufIgnored};
+}
 
 absl::StatusOr<ModelSpec> DeepseekV2FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const MoeFfn moe, ReadV2Moe(config));

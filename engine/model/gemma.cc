@@ -23,27 +23,11 @@ constexpr int64_t kMax = INT32_MAX;
 constexpr int64_t kMaxSize = 1 << 20;
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "{model}embed_tokens.weight"},
-    {kFinalNorm, "{model}norm.weight"},
     {kOutputHead, "lm_head.weight"},
     {kOutputHead, "language_model.lm_head.weight"},
-    {kPreAttnNorm, "{model}layers.{layer}.input_layernorm.weight"},
     {kPostAttnNorm, "{model}layers.{layer}.post_attention_layernorm.weight"},
     {kPreFfnNorm, "{model}layers.{layer}.pre_feedforward_layernorm.weight"},
     {kPostFfnNorm, "{model}layers.{layer}.post_feedforward_layernorm.weight"},
-    {kQ, "{model}layers.{layer}.self_attn.q_proj.weight"},
-    {kK, "{model}layers.{layer}.self_attn.k_proj.weight"},
-    {kV, "{model}layers.{layer}.self_attn.v_proj.weight"},
-    {kO, "{model}layers.{layer}.self_attn.o_proj.weight"},
-    {kQBias, "{model}layers.{layer}.self_attn.q_proj.bias"},
-    {kKBias, "{model}layers.{layer}.self_attn.k_proj.bias"},
-    {kVBias, "{model}layers.{layer}.self_attn.v_proj.bias"},
-    {kOBias, "{model}layers.{layer}.self_attn.o_proj.bias"},
-    {kQNorm, "{model}layers.{layer}.self_attn.q_norm.weight"},
-    {kKNorm, "{model}layers.{layer}.self_attn.k_norm.weight"},
-    {kGate, "{model}layers.{layer}.mlp.gate_proj.weight"},
-    {kUp, "{model}layers.{layer}.mlp.up_proj.weight"},
-    {kDown, "{model}layers.{layer}.mlp.down_proj.weight"},
 };
 
 // The text model alone, and inside the multimodal one as Gemma 3 was published and as later versions write it.
@@ -52,25 +36,6 @@ constexpr absl::string_view kFolderPrefixes[] = {"model.", "language_model.model
 constexpr absl::string_view kFolderIgnored[] = {
     "vision_tower.*",        "multi_modal_projector.*", "model.vision_tower.*", "model.multi_modal_projector.*",
     "*.rotary_emb.inv_freq",
-};
-
-constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
-    {kPostAttnNorm, "blk.{layer}.post_attention_norm.weight"},
-    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
-    {kPostFfnNorm, "blk.{layer}.post_ffw_norm.weight"},
-    {kQ, "blk.{layer}.attn_q.weight"},
-    {kK, "blk.{layer}.attn_k.weight"},
-    {kV, "blk.{layer}.attn_v.weight"},
-    {kO, "blk.{layer}.attn_output.weight"},
-    {kQNorm, "blk.{layer}.attn_q_norm.weight"},
-    {kKNorm, "blk.{layer}.attn_k_norm.weight"},
-    {kGate, "blk.{layer}.ffn_gate.weight"},
-    {kUp, "blk.{layer}.ffn_up.weight"},
-    {kDown, "blk.{layer}.ffn_down.weight"},
 };
 
 constexpr absl::string_view kActivation = "gelu_pytorch_tanh";
@@ -226,9 +191,10 @@ absl::StatusOr<ModelSpec> ReadGguf(const GgufKeys& keys, size_t layers_of_27b, c
 }  // namespace
 
 TensorNaming GemmaFolderTensorNames() {
-  return {.names = kFolderNames, .prefixes = kFolderPrefixes, .ignored = kFolderIgnored};
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceDenseTensorNames());
+  return {.names = names, .prefixes = kFolderPrefixes, .ignored = kFolderIgnored};
 }
-TensorNaming GemmaGgufTensorNames() { return {.names = kGgufNames}; }
+TensorNaming GemmaGgufTensorNames() { return {.names = GgufTensorNames().names}; }
 
 absl::StatusOr<ModelSpec> Gemma2FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadText(config, kGemma2, 2));

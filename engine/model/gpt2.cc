@@ -51,27 +51,11 @@ constexpr absl::string_view kFolderPrefixes[] = {"transformer.", ""};
 constexpr absl::string_view kFolderIgnored[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias"};
 
 constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kPositionEmbedding, "position_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kFinalNormBias, "output_norm.bias"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
-    {kPreAttnNormBias, "blk.{layer}.attn_norm.bias"},
-    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
-    {kPreFfnNormBias, "blk.{layer}.ffn_norm.bias"},
-    {kQ, "blk.{layer}.attn_qkv.weight", kStacked},
-    {kK, "blk.{layer}.attn_qkv.weight", kStacked},
-    {kV, "blk.{layer}.attn_qkv.weight", kStacked},
-    {kQBias, "blk.{layer}.attn_qkv.bias", kStacked},
-    {kKBias, "blk.{layer}.attn_qkv.bias", kStacked},
-    {kVBias, "blk.{layer}.attn_qkv.bias", kStacked},
-    {kO, "blk.{layer}.attn_output.weight"},
-    {kOBias, "blk.{layer}.attn_output.bias"},
-    {kUp, "blk.{layer}.ffn_up.weight"},
-    {kUpBias, "blk.{layer}.ffn_up.bias"},
-    {kDown, "blk.{layer}.ffn_down.weight"},
-    {kDownBias, "blk.{layer}.ffn_down.bias"},
+    {kPositionEmbedding, "position_embd.weight"},     {kFinalNormBias, "output_norm.bias"},
+    {kPreAttnNormBias, "blk.{layer}.attn_norm.bias"}, {kPreFfnNormBias, "blk.{layer}.ffn_norm.bias"},
+    {kQ, "blk.{layer}.attn_qkv.weight", kStacked},    {kK, "blk.{layer}.attn_qkv.weight", kStacked},
+    {kV, "blk.{layer}.attn_qkv.weight", kStacked},    {kQBias, "blk.{layer}.attn_qkv.bias", kStacked},
+    {kKBias, "blk.{layer}.attn_qkv.bias", kStacked},  {kVBias, "blk.{layer}.attn_qkv.bias", kStacked},
 };
 
 // All layers alike. `spec` has its sizes.
@@ -104,7 +88,10 @@ absl::Status WidthIsNoMultiple(const std::string& file, absl::string_view key, i
 TensorNaming Gpt2FolderTensorNames() {
   return {.names = kFolderNames, .prefixes = kFolderPrefixes, .ignored = kFolderIgnored};
 }
-TensorNaming Gpt2GgufTensorNames() { return {.names = kGgufNames}; }
+TensorNaming Gpt2GgufTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kGgufNames, GgufTensorNames());
+  return {.names = names};
+}
 
 absl::StatusOr<ModelSpec> Gpt2FromConfig(const ConfigJson& config) {
   ModelSpec spec;

@@ -25,58 +25,26 @@ constexpr TensorForm kTransposedInTurn = {.rows = TensorRows::kInterleaved, .tra
 constexpr TensorForm kInTurn = {.rows = TensorRows::kInterleaved};
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "model.embed_tokens.weight"},
-    {kFinalNorm, "model.norm.weight"},
-    {kOutputHead, "lm_head.weight"},
-    {kPreAttnNorm, "model.layers.{layer}.input_layernorm.weight"},
-    {kPreFfnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
-    {kQ, "model.layers.{layer}.self_attn.q_proj.weight"},
-    {kK, "model.layers.{layer}.self_attn.k_proj.weight"},
-    {kV, "model.layers.{layer}.self_attn.v_proj.weight"},
-    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
-    {kQBias, "model.layers.{layer}.self_attn.q_proj.bias"},
-    {kKBias, "model.layers.{layer}.self_attn.k_proj.bias"},
-    {kVBias, "model.layers.{layer}.self_attn.v_proj.bias"},
-    {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
-    {kSinks, "model.layers.{layer}.self_attn.sinks"},
-    {kRouter, "model.layers.{layer}.mlp.router.weight"},
-    {kRouterBias, "model.layers.{layer}.mlp.router.bias"},
+    {kSinks, "{model}layers.{layer}.self_attn.sinks"},
+    {kRouter, "{model}layers.{layer}.mlp.router.weight"},
+    {kRouterBias, "{model}layers.{layer}.mlp.router.bias"},
     // Gate and up take turns, row by row; where they are not MXFP4 they are stored [in, out].
-    {kExpertGate, "model.layers.{layer}.mlp.experts.gate_up_proj_blocks", kMxfp4InTurn},
-    {kExpertUp, "model.layers.{layer}.mlp.experts.gate_up_proj_blocks", kMxfp4InTurn},
-    {kExpertDown, "model.layers.{layer}.mlp.experts.down_proj_blocks", kMxfp4},
-    {kExpertGate, "model.layers.{layer}.mlp.experts.gate_up_proj", kTransposedInTurn},
-    {kExpertUp, "model.layers.{layer}.mlp.experts.gate_up_proj", kTransposedInTurn},
-    {kExpertDown, "model.layers.{layer}.mlp.experts.down_proj", kTransposed},
-    {kExpertGateBias, "model.layers.{layer}.mlp.experts.gate_up_proj_bias", kInTurn},
-    {kExpertUpBias, "model.layers.{layer}.mlp.experts.gate_up_proj_bias", kInTurn},
-    {kExpertDownBias, "model.layers.{layer}.mlp.experts.down_proj_bias"},
+    {kExpertGate, "{model}layers.{layer}.mlp.experts.gate_up_proj_blocks", kMxfp4InTurn},
+    {kExpertUp, "{model}layers.{layer}.mlp.experts.gate_up_proj_blocks", kMxfp4InTurn},
+    {kExpertDown, "{model}layers.{layer}.mlp.experts.down_proj_blocks", kMxfp4},
+    {kExpertGate, "{model}layers.{layer}.mlp.experts.gate_up_proj", kTransposedInTurn},
+    {kExpertUp, "{model}layers.{layer}.mlp.experts.gate_up_proj", kTransposedInTurn},
+    {kExpertDown, "{model}layers.{layer}.mlp.experts.down_proj", kTransposed},
+    {kExpertGateBias, "{model}layers.{layer}.mlp.experts.gate_up_proj_bias", kInTurn},
+    {kExpertUpBias, "{model}layers.{layer}.mlp.experts.gate_up_proj_bias", kInTurn},
+    {kExpertDownBias, "{model}layers.{layer}.mlp.experts.down_proj_bias"},
 };
 
 constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
     // Named for where it stands, not for what it normalises: this is the norm before the experts.
-    {kPreFfnNorm, "blk.{layer}.post_attention_norm.weight"},
-    {kQ, "blk.{layer}.attn_q.weight"},
-    {kK, "blk.{layer}.attn_k.weight"},
-    {kV, "blk.{layer}.attn_v.weight"},
-    {kO, "blk.{layer}.attn_output.weight"},
-    {kQBias, "blk.{layer}.attn_q.bias"},
-    {kKBias, "blk.{layer}.attn_k.bias"},
-    {kVBias, "blk.{layer}.attn_v.bias"},
-    {kOBias, "blk.{layer}.attn_output.bias"},
-    {kSinks, "blk.{layer}.attn_sinks.weight"},
-    {kRouter, "blk.{layer}.ffn_gate_inp.weight"},
-    {kRouterBias, "blk.{layer}.ffn_gate_inp.bias"},
-    {kExpertGate, "blk.{layer}.ffn_gate_exps.weight"},
-    {kExpertUp, "blk.{layer}.ffn_up_exps.weight"},
-    {kExpertDown, "blk.{layer}.ffn_down_exps.weight"},
-    {kExpertGateBias, "blk.{layer}.ffn_gate_exps.bias"},
-    {kExpertUpBias, "blk.{layer}.ffn_up_exps.bias"},
-    {kExpertDownBias, "blk.{layer}.ffn_down_exps.bias"},
+    {kPreFfnNorm, "blk.{layer}.post_attention_norm.weight"}, {kSinks, "blk.{layer}.attn_sinks.weight"},
+    {kRouterBias, "blk.{layer}.ffn_gate_inp.bias"},          {kExpertGateBias, "blk.{layer}.ffn_gate_exps.bias"},
+    {kExpertUpBias, "blk.{layer}.ffn_up_exps.bias"},         {kExpertDownBias, "blk.{layer}.ffn_down_exps.bias"},
 };
 
 // The family's context before it was stretched, and how much.
@@ -98,8 +66,14 @@ void SetExperts(const MoeFfn& moe, ModelSpec* spec) {
 
 }  // namespace
 
-TensorNaming GptOssFolderTensorNames() { return {.names = kFolderNames}; }
-TensorNaming GptOssGgufTensorNames() { return {.names = kGgufNames}; }
+TensorNaming GptOssFolderTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceDenseTensorNames());
+  return {.names = names, .prefixes = HuggingFaceDenseTensorNames().prefixes};
+}
+TensorNaming GptOssGgufTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kGgufNames, GgufTensorNames());
+  return {.names = names};
+}
 
 absl::StatusOr<ModelSpec> GptOssFromConfig(const ConfigJson& config) {
   const DecoderDefaults defaults{.architecture = "gpt_oss",

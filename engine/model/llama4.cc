@@ -25,20 +25,8 @@ constexpr TensorForm kTransposed = {.transposed = true};
 constexpr TensorForm kTransposedStack = {.rows = TensorRows::kStacked, .transposed = true};
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "{model}embed_tokens.weight"},
-    {kFinalNorm, "{model}norm.weight"},
     {kOutputHead, "lm_head.weight"},
     {kOutputHead, "language_model.lm_head.weight"},
-    {kPreAttnNorm, "{model}layers.{layer}.input_layernorm.weight"},
-    {kPreFfnNorm, "{model}layers.{layer}.post_attention_layernorm.weight"},
-    {kQ, "{model}layers.{layer}.self_attn.q_proj.weight"},
-    {kK, "{model}layers.{layer}.self_attn.k_proj.weight"},
-    {kV, "{model}layers.{layer}.self_attn.v_proj.weight"},
-    {kO, "{model}layers.{layer}.self_attn.o_proj.weight"},
-    {kQBias, "{model}layers.{layer}.self_attn.q_proj.bias"},
-    {kKBias, "{model}layers.{layer}.self_attn.k_proj.bias"},
-    {kVBias, "{model}layers.{layer}.self_attn.v_proj.bias"},
-    {kOBias, "{model}layers.{layer}.self_attn.o_proj.bias"},
     {kGate, "{model}layers.{layer}.feed_forward.gate_proj.weight"},
     {kUp, "{model}layers.{layer}.feed_forward.up_proj.weight"},
     {kDown, "{model}layers.{layer}.feed_forward.down_proj.weight"},
@@ -55,35 +43,6 @@ constexpr TensorName kFolderNames[] = {
 constexpr absl::string_view kFolderPrefixes[] = {"language_model.model.", "model."};
 constexpr absl::string_view kFolderIgnored[] = {"vision_model.*", "vision_tower.*", "multi_modal_projector.*",
                                                 "*.rotary_emb.inv_freq"};
-
-constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
-    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
-    {kQ, "blk.{layer}.attn_q.weight"},
-    {kK, "blk.{layer}.attn_k.weight"},
-    {kV, "blk.{layer}.attn_v.weight"},
-    {kO, "blk.{layer}.attn_output.weight"},
-    {kQBias, "blk.{layer}.attn_q.bias"},
-    {kKBias, "blk.{layer}.attn_k.bias"},
-    {kVBias, "blk.{layer}.attn_v.bias"},
-    {kOBias, "blk.{layer}.attn_output.bias"},
-    {kGate, "blk.{layer}.ffn_gate.weight"},
-    {kUp, "blk.{layer}.ffn_up.weight"},
-    {kDown, "blk.{layer}.ffn_down.weight"},
-    {kRouter, "blk.{layer}.ffn_gate_inp.weight"},
-    {kExpertGate, "blk.{layer}.ffn_gate_exps.weight"},
-    {kExpertUp, "blk.{layer}.ffn_up_exps.weight"},
-    {kExpertDown, "blk.{layer}.ffn_down_exps.weight"},
-    {kSharedGate, "blk.{layer}.ffn_gate_shexp.weight"},
-    {kSharedUp, "blk.{layer}.ffn_up_shexp.weight"},
-    {kSharedDown, "blk.{layer}.ffn_down_shexp.weight"},
-};
-
-// The divisors of the RoPE frequencies are already in the spec's table.
-constexpr absl::string_view kGgufIgnored[] = {"rope_freqs.weight"};
 
 // What no file says: each chosen expert sees its sigmoid times the input, the shared one, as wide, the input itself.
 void FillIn(MoeFfn* moe) {
@@ -200,9 +159,9 @@ absl::Status SetFfns(const ConfigJson& config, ModelSpec* spec) {
 }  // namespace
 
 TensorNaming Llama4FolderTensorNames() {
-  return {.names = kFolderNames, .prefixes = kFolderPrefixes, .ignored = kFolderIgnored};
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceDenseTensorNames());
+  return {.names = names, .prefixes = kFolderPrefixes, .ignored = kFolderIgnored};
 }
-TensorNaming Llama4GgufTensorNames() { return {.names = kGgufNames, .ignored = kGgufIgnored}; }
 
 absl::StatusOr<ModelSpec> Llama4TextFromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadDecoderConfig(config, {.architecture = "llama4",

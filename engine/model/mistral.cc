@@ -17,26 +17,15 @@ constexpr TensorForm kStacked{.rows = TensorRows::kStacked};
 
 // The mixture as published, and as later versions of transformers keep it.
 constexpr TensorName kMixtralNames[] = {
-    {kTokenEmbedding, "model.embed_tokens.weight"},
-    {kFinalNorm, "model.norm.weight"},
-    {kOutputHead, "lm_head.weight"},
-    {kPreAttnNorm, "model.layers.{layer}.input_layernorm.weight"},
-    {kPreFfnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
-    {kQ, "model.layers.{layer}.self_attn.q_proj.weight"},
-    {kK, "model.layers.{layer}.self_attn.k_proj.weight"},
-    {kV, "model.layers.{layer}.self_attn.v_proj.weight"},
-    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
-    {kRouter, "model.layers.{layer}.block_sparse_moe.gate.weight"},
-    {kRouter, "model.layers.{layer}.mlp.gate.weight"},
-    {kExpertGate, "model.layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight"},
-    {kExpertUp, "model.layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight"},
-    {kExpertDown, "model.layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"},
-    {kExpertGate, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
-    {kExpertUp, "model.layers.{layer}.mlp.experts.gate_up_proj", kStacked},
-    {kExpertDown, "model.layers.{layer}.mlp.experts.down_proj"},
+    {kRouter, "{model}layers.{layer}.block_sparse_moe.gate.weight"},
+    {kRouter, "{model}layers.{layer}.mlp.gate.weight"},
+    {kExpertGate, "{model}layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight"},
+    {kExpertUp, "{model}layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight"},
+    {kExpertDown, "{model}layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"},
+    {kExpertGate, "{model}layers.{layer}.mlp.experts.gate_up_proj", kStacked},
+    {kExpertUp, "{model}layers.{layer}.mlp.experts.gate_up_proj", kStacked},
+    {kExpertDown, "{model}layers.{layer}.mlp.experts.down_proj"},
 };
-
-constexpr absl::string_view kMixtralIgnored[] = {"*.rotary_emb.inv_freq"};
 
 // `sliding_window` in all layers; null means none whatever the default.
 absl::Status ReadWindow(const ConfigJson& config, std::optional<int64_t> otherwise, ModelSpec* spec) {
@@ -49,7 +38,12 @@ absl::Status ReadWindow(const ConfigJson& config, std::optional<int64_t> otherwi
 
 }  // namespace
 
-TensorNaming MixtralFolderTensorNames() { return {.names = kMixtralNames, .ignored = kMixtralIgnored}; }
+TensorNaming MixtralFolderTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kMixtralNames, HuggingFaceDenseTensorNames());
+  TensorNaming naming = HuggingFaceDenseTensorNames();
+  naming.names = names;
+  return naming;
+}
 
 absl::StatusOr<ModelSpec> MistralFromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(

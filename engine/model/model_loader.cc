@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/in_file.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/gguf.h"
@@ -26,10 +27,6 @@
 
 namespace sluice {
 namespace {
-
-absl::Status InFile(const std::string& file, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
-}
 
 constexpr absl::string_view kGenerationConfig = "generation_config.json";
 

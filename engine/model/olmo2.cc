@@ -11,27 +11,9 @@ namespace {
 using enum TensorRole;
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "model.embed_tokens.weight"},
-    {kFinalNorm, "model.norm.weight"},
-    {kOutputHead, "lm_head.weight"},
-    {kPostAttnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
-    {kPostFfnNorm, "model.layers.{layer}.post_feedforward_layernorm.weight"},
-    {kQ, "model.layers.{layer}.self_attn.q_proj.weight"},
-    {kK, "model.layers.{layer}.self_attn.k_proj.weight"},
-    {kV, "model.layers.{layer}.self_attn.v_proj.weight"},
-    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
-    {kQBias, "model.layers.{layer}.self_attn.q_proj.bias"},
-    {kKBias, "model.layers.{layer}.self_attn.k_proj.bias"},
-    {kVBias, "model.layers.{layer}.self_attn.v_proj.bias"},
-    {kOBias, "model.layers.{layer}.self_attn.o_proj.bias"},
-    {kQNorm, "model.layers.{layer}.self_attn.q_norm.weight"},
-    {kKNorm, "model.layers.{layer}.self_attn.k_norm.weight"},
-    {kGate, "model.layers.{layer}.mlp.gate_proj.weight"},
-    {kUp, "model.layers.{layer}.mlp.up_proj.weight"},
-    {kDown, "model.layers.{layer}.mlp.down_proj.weight"},
+    {kPostAttnNorm, "{model}layers.{layer}.post_attention_layernorm.weight"},
+    {kPostFfnNorm, "{model}layers.{layer}.post_feedforward_layernorm.weight"},
 };
-
-constexpr absl::string_view kFolderIgnored[] = {"*.rotary_emb.inv_freq"};
 
 void NormAfterwards(ModelSpec* spec) {
   for (LayerSpec& layer : spec->layers) {
@@ -43,7 +25,12 @@ void NormAfterwards(ModelSpec* spec) {
 
 }  // namespace
 
-TensorNaming Olmo2FolderTensorNames() { return {.names = kFolderNames, .ignored = kFolderIgnored}; }
+TensorNaming Olmo2FolderTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceDenseTensorNames());
+  TensorNaming naming = HuggingFaceDenseTensorNames();
+  naming.names = names;
+  return naming;
+}
 
 absl::StatusOr<ModelSpec> Olmo2FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadDecoderConfig(config, {.architecture = "olmo2", .rms_norm_eps = 1e-5f}));

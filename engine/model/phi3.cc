@@ -19,38 +19,22 @@ constexpr int64_t kMax = INT32_MAX;
 constexpr TensorForm kStacked{.rows = TensorRows::kStacked};
 
 constexpr TensorName kFolderNames[] = {
-    {kTokenEmbedding, "model.embed_tokens.weight"},
-    {kFinalNorm, "model.norm.weight"},
-    {kOutputHead, "lm_head.weight"},
-    {kPreAttnNorm, "model.layers.{layer}.input_layernorm.weight"},
-    {kPreFfnNorm, "model.layers.{layer}.post_attention_layernorm.weight"},
-    {kQ, "model.layers.{layer}.self_attn.qkv_proj.weight", kStacked},
-    {kK, "model.layers.{layer}.self_attn.qkv_proj.weight", kStacked},
-    {kV, "model.layers.{layer}.self_attn.qkv_proj.weight", kStacked},
-    {kO, "model.layers.{layer}.self_attn.o_proj.weight"},
-    {kGate, "model.layers.{layer}.mlp.gate_up_proj.weight", kStacked},
-    {kUp, "model.layers.{layer}.mlp.gate_up_proj.weight", kStacked},
-    {kDown, "model.layers.{layer}.mlp.down_proj.weight"},
+    {kQ, "{model}layers.{layer}.self_attn.qkv_proj.weight", kStacked},
+    {kK, "{model}layers.{layer}.self_attn.qkv_proj.weight", kStacked},
+    {kV, "{model}layers.{layer}.self_attn.qkv_proj.weight", kStacked},
+    {kGate, "{model}layers.{layer}.mlp.gate_up_proj.weight", kStacked},
+    {kUp, "{model}layers.{layer}.mlp.gate_up_proj.weight", kStacked},
 };
 
-constexpr absl::string_view kFolderIgnored[] = {"*.rotary_emb.inv_freq"};
-
 constexpr TensorName kGgufNames[] = {
-    {kTokenEmbedding, "token_embd.weight"},
-    {kFinalNorm, "output_norm.weight"},
-    {kOutputHead, "output.weight"},
-    {kPreAttnNorm, "blk.{layer}.attn_norm.weight"},
-    {kPreFfnNorm, "blk.{layer}.ffn_norm.weight"},
     {kQ, "blk.{layer}.attn_qkv.weight", kStacked},
     {kK, "blk.{layer}.attn_qkv.weight", kStacked},
     {kV, "blk.{layer}.attn_qkv.weight", kStacked},
     {kQ, "blk.{layer}.attn_q.weight"},
     {kK, "blk.{layer}.attn_k.weight"},
     {kV, "blk.{layer}.attn_v.weight"},
-    {kO, "blk.{layer}.attn_output.weight"},
     {kGate, "blk.{layer}.ffn_up.weight", kStacked},
     {kUp, "blk.{layer}.ffn_up.weight", kStacked},
-    {kDown, "blk.{layer}.ffn_down.weight"},
 };
 
 // The divisors of the RoPE frequencies are already in the spec's tables.
@@ -62,8 +46,16 @@ void SlideAll(int64_t window, ModelSpec* spec) {
 
 }  // namespace
 
-TensorNaming Phi3FolderTensorNames() { return {.names = kFolderNames, .ignored = kFolderIgnored}; }
-TensorNaming Phi3GgufTensorNames() { return {.names = kGgufNames, .ignored = kGgufIgnored}; }
+TensorNaming Phi3FolderTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kFolderNames, HuggingFaceDenseTensorNames());
+  TensorNaming naming = HuggingFaceDenseTensorNames();
+  naming.names = names;
+  return naming;
+}
+TensorNaming Phi3GgufTensorNames() {
+  static const std::vector<TensorName> names = ExtendNames(kGgufNames, GgufTensorNames());
+  return {.names = names, .ignored = kGgufIgnored};
+}
 
 absl::StatusOr<ModelSpec> Phi3FromConfig(const ConfigJson& config) {
   const DecoderDefaults defaults{

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/in_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 
@@ -17,10 +18,6 @@ absl::Status NotInTable(const std::string& file, absl::string_view key, absl::st
                         std::vector<absl::string_view> known) {
   return absl::UnimplementedError(
       absl::StrCat(file, ": ", key, " '", found, "' is not supported; supported: ", absl::StrJoin(known, ", ")));
-}
-
-absl::Status InFile(const std::string& file, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
 }
 
 }  // namespace
@@ -112,7 +109,7 @@ absl::Span<const Architecture> Architectures() {
        .config_tensors = GptOssFolderTensorNames()},
       {.gguf_name = "llama4",
        .spec_from_gguf = Llama4FromGguf,
-       .gguf_tensors = Llama4GgufTensorNames(),
+       .gguf_tensors = GgufTensorNames(),
        .config_name = "llama4",
        .spec_from_config = Llama4FromConfig,
        .config_tensors = Llama4FolderTensorNames()},

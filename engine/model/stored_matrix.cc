@@ -11,10 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMxfp4BlockElems = 32;
 constexpr uint8_t kMxfp4NoNumber = 255;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t StoredRows(const StoredMatrix& m) { return m.transposed ? m.cols : m.slab_rows; }
 int64_t StoredCols(const StoredMatrix& m) { return m.transposed ? m.slab_rows : m.cols; }
@@ -29,8 +26,8 @@ void DecodeStoredRow(const StoredMatrix& m, int64_t row, float* out) {
   DequantizeRow(m.tensor->type, StoredRow(m, row), cols, out);
   if (m.companion == nullptr) return;
   const TensorView& factors = *m.companion;
-  const int64_t factor_rows = CeilDiv(StoredRows(m), m.fp8_block.rows);
-  const int64_t factor_cols = CeilDiv(cols, m.fp8_block.cols);
+  const int64_t factor_rows = m.fp8_block.factor_rows(StoredRows(m));
+  const int64_t factor_cols = m.fp8_block.factor_cols(cols);
   const int64_t first = (m.slab * factor_rows + row / m.fp8_block.rows) * factor_cols;
   const int64_t bytes = TensorBytes(factors.type, 1);
   for (int64_t b = 0; b < factor_cols; ++b) {

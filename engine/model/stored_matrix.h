@@ -16,7 +16,14 @@ namespace sluice {
 struct Fp8BlockSize {
   int32_t rows = 128;
   int32_t cols = 128;
+
+  // Factors of a matrix in either direction.
+  int64_t factor_rows(int64_t matrix_rows) const { return (matrix_rows + rows - 1) / rows; }
+  int64_t factor_cols(int64_t matrix_cols) const { return (matrix_cols + cols - 1) / cols; }
 };
+
+// Of the form TensorEncoding::kMxfp4Blocks.
+inline constexpr int64_t kMxfp4BlockElems = 32, kMxfp4BlockBytes = 16;
 
 // Points into the file's tensors, which outlive it. A tensor holds matrices of `slab_rows` rows one after the other;
 // the role's has rows first_row, first_row + row_step, ... of the `slab`-th. Rows and columns are those of the role: a

@@ -19,11 +19,8 @@ namespace {
 using Shape = std::vector<int64_t>;
 
 constexpr absl::string_view kExpertPlace = "{expert}";
-constexpr int64_t kMxfp4BlockElems = 32, kMxfp4BlockBytes = 16;
 
 std::string ShapeText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool HasLeadingAxis(TensorRole role) {
   switch (role) {
@@ -266,8 +263,8 @@ class RoleMatcher {
       if (!shape.is_matrix) return Bad(absl::StrCat("tensor '", tensor.name, "' is an F8_E4M3 vector"));
       int64_t& rows = expected[expected.size() - 2];
       int64_t& cols = expected.back();
-      rows = CeilDiv(rows, fp8_block_.rows);
-      cols = CeilDiv(cols, fp8_block_.cols);
+      rows = fp8_block_.factor_rows(rows);
+      cols = fp8_block_.factor_cols(cols);
     } else {
       return nullptr;
     }

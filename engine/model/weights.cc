@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/in_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/stored_matrix.h"
 #include "engine/model/tensor_roles.h"
@@ -74,7 +75,7 @@ class Loader {
       }
     }
     absl::StatusOr<std::unique_ptr<VectorWeights>> loaded = ops_->LoadVector(values);
-    if (!loaded.ok()) return InFile(loaded.status());
+    if (!loaded.ok()) return InFile(file_, loaded.status());
     *out = *std::move(loaded);
     return absl::OkStatus();
   }
@@ -157,11 +158,9 @@ class Loader {
   }
 
   absl::Status MlaUp(const Mla& mla, std::unique_ptr<MlaUpWeights>* out) {
-    const MlaShape heads{mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
-                         mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
     SLUICE_ASSIGN_OR_RETURN(const ReadTensor key_up, AllHeads(TensorRole::kKeyUp));
     SLUICE_ASSIGN_OR_RETURN(const ReadTensor value_up, AllHeads(TensorRole::kValueUp));
-    return Keep(ops_->LoadMlaUp(key_up.view, value_up.view, heads), out);
+    return Keep(ops_->LoadMlaUp(key_up.view, value_up.view, MakeMlaShape(mla)), out);
   }
 
  private:
@@ -187,20 +186,16 @@ class Loader {
 
   absl::StatusOr<ReadTensor> Read(const StoredMatrix& matrix) const {
     absl::StatusOr<ReadTensor> read = ReadMatrix(matrix);
-    if (!read.ok()) return InFile(read.status());
+    if (!read.ok()) return InFile(file_, read.status());
     return read;
   }
 
   template <typename T>
   absl::Status Keep(absl::StatusOr<std::unique_ptr<T>> loaded, std::unique_ptr<T>* out) {
-    if (!loaded.ok()) return InFile(loaded.status());
+    if (!loaded.ok()) return InFile(file_, loaded.status());
     *out = *std::move(loaded);
     resident_bytes_ += (*out)->resident_bytes();
     return absl::OkStatus();
-  }
-
-  absl::Status InFile(const absl::Status& status) const {
-    return absl::Status(status.code(), absl::StrCat(file_, ": ", status.message()));
   }
 
   const TensorsByRole& tensors_;
@@ -211,6 +206,11 @@ class Loader {
 };
 
 }  // namespace
+
+MlaShape MakeMlaShape(const Mla& mla) {
+  return {mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
+          mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
+}
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops,

@@ -78,9 +78,6 @@ struct KvLayerShape {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t value_head_dim = 0;
-  // Layers with the same storage >= 0 share one piece of memory: their shapes are equal and their KV groups differ, so
-  // that a block belongs to one of them at a time. -1: the layer has its own.
-  int32_t storage = -1;
 };
 
 struct KvCacheShape {
@@ -88,8 +85,7 @@ struct KvCacheShape {
   int32_t num_blocks = 0;
   int32_t block_size = 16;  // tokens
   KvDType dtype = KvDType::kF16;
-  int64_t bytes() const;                   // each storage once
-  bool SharesStorage(size_t layer) const;  // with a layer before it
+  int64_t bytes() const;
 };
 
 // The paged cache of all layers. Layout within a block is the device's business.

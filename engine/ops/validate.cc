@@ -21,18 +21,9 @@ int32_t KvDTypeBytes(KvDType dtype) {
   return 0;
 }
 
-bool KvCacheShape::SharesStorage(size_t layer) const {
-  const auto before = layers.begin() + ptrdiff_t(layer);
-  return layers[layer].storage >= 0 && std::any_of(layers.begin(), before, [&](const KvLayerShape& other) {
-           return other.storage == layers[layer].storage;
-         });
-}
-
 int64_t KvCacheShape::bytes() const {
   int64_t values = 0;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const KvLayerShape& layer = layers[i];
-    if (SharesStorage(i)) continue;
+  for (const KvLayerShape& layer : layers) {
     values += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.value_head_dim);
   }
   return values * num_blocks * block_size * KvDTypeBytes(dtype);

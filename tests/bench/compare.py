@@ -9,6 +9,7 @@ one of the cores.
 """
 
 import argparse
+import atexit
 import json
 import os
 import re
@@ -117,6 +118,7 @@ def main():
         except Exception as error:
             print(f"left out: {error}", file=sys.stderr)
     server, address = start_server(args)
+    atexit.register(server.terminate)
     running.insert(1, Process(OVER_GRPC, [os.path.join(args.bin, "grpc_bench"), "--server", address]))
     running.insert(2, Neighboured(running[0]))
     assert running and running[0].name == "sluice", "our own engine did not start"
@@ -150,8 +152,6 @@ def main():
         if (case, way) in medians and (case, "sluice") in medians:
             share = medians[case, way] / medians[case, "sluice"]
             print(f"{'met   ' if share >= least else 'MISSED'} {case}: {way} keeps {share:.2f} of the engine alone (promised {least})")
-    server.terminate()
-    server.wait()
     if args.json:
         with open(args.json, "w") as out:
             json.dump({"rates": {f"{c} / {e}": v for (c, e), v in rates.items()}, "probes": probes}, out, indent=1)

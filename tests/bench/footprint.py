@@ -57,7 +57,10 @@ class Server:
         with open(f"/proc/{self.process.pid}/status") as status:
             return int(re.search(r"VmRSS:\s+(\d+) kB", status.read()).group(1)) * 1024
 
-    def stop(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
 
@@ -88,18 +91,16 @@ def main():
 
     times = []
     for _ in range(args.rounds):
-        server = Server(args)
-        times.append(server.wait_ready())
-        server.stop()
+        with Server(args) as server:
+            times.append(server.wait_ready())
     ready = statistics.median(times)
     print(f"{'met   ' if ready <= READY_PROMISE_S else 'MISSED'} ready after {ready:.3f} s (median of {len(times)}; promised {READY_PROMISE_S})")
 
-    server = Server(args, "--kv-memory", "256MiB")
-    server.wait_ready()
-    idle = server.resident()
-    most, capacity = use_every_block(args, server)
-    weights, resident = server.metric("model_weight_bytes"), server.resident()
-    server.stop()
+    with Server(args, "--kv-memory", "256MiB") as server:
+        server.wait_ready()
+        idle = server.resident()
+        most, capacity = use_every_block(args, server)
+        weights, resident = server.metric("model_weight_bytes"), server.resident()
     if most < capacity:
         raise RuntimeError(f"only {most:.0f} of {capacity:.0f} blocks were in use at once")
     limit = weights + KV + OVERHEAD_PROMISE

@@ -171,7 +171,7 @@ TEST(Llama4ConfigTest, WhatIsOddIsAnErrorNamingTheKey) {
 TEST(Llama4NamesTest, EveryTensorHasAName) {
   for (const char* name : {"llama4-scout", "llama4-maverick"}) {
     ExpectEveryTensorNamed(ReadConfig(name), Llama4FolderTensorNames());
-    ExpectEveryTensorNamed(ReadConfig(name), Llama4GgufTensorNames());
+    ExpectEveryTensorNamed(ReadConfig(name), GgufTensorNames());
   }
   const TensorNaming folder = Llama4FolderTensorNames();
   EXPECT_EQ(FindTensorName(folder, TensorRole::kExpertUp, 1),

@@ -24,13 +24,6 @@ absl::StatusOr<std::unique_ptr<CpuKvCache>> CpuKvCache::Create(const KvCacheShap
             0};
     l.page_bytes = int64_t{kPageTokens} * (l.head_dim + l.value_stride) * cache->value_bytes_;
     const int64_t bytes = l.page_bytes * cache->pages_per_block_ * l.num_kv_heads * shape.num_blocks;
-    if (const size_t index = cache->layers_.size(); shape.SharesStorage(index)) {
-      const auto owner = std::find_if(shape.layers.begin(), shape.layers.end(),
-                                      [&](const KvLayerShape& other) { return other.storage == layer.storage; });
-      l.data = cache->layers_[static_cast<size_t>(owner - shape.layers.begin())].data;
-      cache->layers_.push_back(std::move(l));
-      continue;
-    }
     l.data = arena->Allocate(static_cast<size_t>(bytes));
     if (l.data == nullptr) {
       return absl::ResourceExhaustedError(absl::StrCat("KV cache: no memory for ", shape.bytes(), " bytes"));
