@@ -8,13 +8,13 @@
 //   8 argmax over the survivors of l + Gumbel(seed, position, token), lowest id on ties.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/base/token_logprobs.h"
+#include "engine/ops/sampling_noise.h"
 
 namespace sluice {
 
@@ -48,24 +48,5 @@ struct LogprobRow {
   int32_t token = 0;
   int32_t num_top = 0;
 };
-
-// 32 random bits for (seed, position, token): a counter-based hash, so any device computes any token's noise by itself.
-inline uint32_t SampleBits(uint64_t seed, int64_t position, int32_t token) {
-  // Two rounds of the splitmix64 finaliser (Steele, Lea, Flood 2014) over the three inputs.
-  uint64_t x = seed + 0x9E3779B97F4A7C15u * (uint64_t(position) + 1);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  x ^= x >> 31;
-  x += 0x9E3779B97F4A7C15u * (uint64_t(uint32_t(token)) + 1);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return uint32_t((x ^ (x >> 31)) >> 32);
-}
-
-// -log(-log(u)) with u = (bits + 0.5) / 2^32: between -3.1 and 22.9, increasing in bits.
-inline float GumbelFromBits(uint32_t bits) {
-  const double u = (double(bits) + 0.5) * 0x1p-32;
-  return float(-std::log(-std::log(u)));
-}
 
 }  // namespace sluice

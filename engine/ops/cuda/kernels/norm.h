@@ -1,4 +1,6 @@
 // Norms over rows, and the residual additions that go with them. One block a row; reduction order fixed by d alone.
+// d is 1 to 32768. What is 16-byte aligned with d (and a stride) a multiple of 4 is read 16 bytes at a time; the bits
+// are the same either way.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@ struct NormWeightsView {
   const float* bias = nullptr;    // [d] or null: zeros; kLayer only
 };
 
-// y[i] = norm(x[rows[i]]); i < num_rows.
+// y[i] = norm(x[rows[i]]); i < num_rows. Where rows[i] is negative nothing is read or written.
 struct NormArgs {
   int32_t num_rows = 0;
   int32_t d = 0;
@@ -30,7 +32,7 @@ void LaunchNorm(const NormArgs& args, Stream stream);
 // Without a norm: y = x, rounded.
 void LaunchConvert(const float* x, int64_t count, void* y, Element y_element, Stream stream);
 
-// x[i] += [norm](sum of the terms of row i): what stands between a sublayer and the residual stream.
+// x[i] += [norm](y[i]): what stands between a sublayer and the residual stream.
 struct AddNormedArgs {
   int32_t num_rows = 0;
   int32_t d = 0;

@@ -13,20 +13,24 @@ struct RouteArrays {
   int32_t* expert_starts = nullptr;  // [num_experts + 1] first place of each expert
   int32_t* input_rows = nullptr;     // [num_rows * num_experts_per_token] row of each place
   float* place_weights = nullptr;    // the same order: its weight
-  int32_t* row_places = nullptr;     // [num_rows, num_experts_per_token] place of each choice
+  int32_t* row_places = nullptr;     // [num_rows, num_experts_per_token] place of each choice; -1 for padding
 };
 
-// As ChooseExperts of engine/ops/moe_routing.h, ties, NaN and all; f64 where it uses f64.
+// As ChooseExperts of engine/ops/moe_routing.h, ties, NaN and all; f64 where it uses f64. Padding rows choose no
+// expert: their choices are -1, their weights 0, and they have no place, so that there are expert_starts[num_experts]
+// places and what lies behind them in input_rows and place_weights is left as it was.
 struct RouteArgs {
   int32_t num_rows = 0;
-  const float* logits = nullptr;          // [num_rows, num_experts]
-  const float* selection_bias = nullptr;  // [num_experts] or null
-  MoeRouting routing;                     // num_experts up to 1024, num_experts_per_token up to 32
+  const float* logits = nullptr;           // [num_rows, num_experts]
+  const float* selection_bias = nullptr;   // [num_experts] or null
+  const int32_t* row_sequences = nullptr;  // [num_rows] -1 for padding; null: no row is
+  MoeRouting routing;                      // num_experts up to 1024, num_experts_per_token up to 32
   RouteArrays out;
 };
 void LaunchRoute(const RouteArgs& args, Stream stream);
 
-// sum[r] = (sum over the choices of row r, ascending, of weight * y[place]) + shared[r].
+// sum[r] = (sum over the choices of row r, ascending, of weight * y[place]) + shared[r]; choices without a place add
+// nothing.
 struct CombineArgs {
   int32_t num_rows = 0, num_experts_per_token = 0, d = 0;
   const float* y = nullptr;        // [places, d]
