@@ -4,14 +4,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/layer_types.h"
+
 namespace sluice {
 
 struct EngineOptions {
   int32_t max_model_len = 0;  // tokens of prompt + output one sequence may have
   int32_t vocab_size = 0;
   std::vector<int32_t> eos_token_ids;
-  int32_t block_size = 16;               // tokens per KV block
-  int32_t num_blocks = 0;                // blocks of the pool
+  int32_t block_size = 16;  // tokens per KV block
+  int32_t num_blocks = 0;   // blocks of the pool
+  // By KV group of the model (engine/model/kv_groups.h): what its layers let a query see. Blocks that no later query of
+  // a sequence can see go back to the pool.
+  std::vector<AttentionMask> kv_groups = {AttentionMask{}};
   int32_t max_num_seqs = 64;             // sequences in one step
   int32_t max_num_batched_tokens = 512;  // rows in one step; at least max_num_seqs, so that every decode has its row
   // Prefill rows in a step that also carries decodes: bounds how long a prompt can delay the next token of the others.

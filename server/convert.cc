@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/scheduler/kv_blocks.h"
 #include "server/status.h"
 
 namespace sluice {
@@ -143,8 +144,7 @@ absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateOptions& options, int
     return int32_t(options.max_tokens());
   }
   // What is left; less than that where the whole KV pool is smaller than the context.
-  const int64_t pool = int64_t{engine.num_blocks} * engine.block_size;
-  return int32_t(std::max<int64_t>(1, std::min(context, pool) - prompt_tokens));
+  return int32_t(std::max<int64_t>(1, LongestSequence(engine) - prompt_tokens));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   load.kv.dtype = *CpuKvType(options.model.kv_dtype);
   if (options.model.max_model_len > 0) load.kv.max_model_len = options.model.max_model_len;
   load.kv.max_num_seqs = options.limits.max_num_seqs;
-  load.max_num_batched_tokens = options.limits.max_num_batched_tokens;
+  load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
   return LoadRunner(loaded, std::move(ops), load);
 }
 
@@ -107,6 +107,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.engine.eos_token_ids = loaded->eos_token_ids;
   host.engine.block_size = runner->options().block_size;
   host.engine.num_blocks = runner->options().num_blocks;
+  host.engine.kv_groups = runner->kv_groups();
   host.engine.max_num_seqs = runner->options().max_num_seqs;
   host.engine.max_num_batched_tokens = runner->options().max_num_batched_tokens;
   host.engine.max_queued_requests = options.limits.max_queued_requests;

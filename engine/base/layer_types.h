@@ -37,6 +37,19 @@ struct AttentionMask {
   bool operator==(const AttentionMask&) const = default;
 };
 
+// The first key that a query at `position` sees. It never moves back: no later query sees a key before it.
+inline int32_t FirstVisibleKey(const AttentionMask& mask, int32_t position) {
+  switch (mask.kind) {
+    case MaskKind::kFull:
+      return 0;
+    case MaskKind::kWindow:
+      return position < mask.size ? 0 : position - mask.size + 1;
+    case MaskKind::kChunk:
+      return position / mask.size * mask.size;
+  }
+  return 0;
+}
+
 enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGeluErf, kSwigluOai };
 
 // How the router's logits r become scores s, from which the experts are chosen.

@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/kv_groups.h"
 
 namespace sluice {
 namespace {
@@ -31,8 +32,11 @@ KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t
   shape.num_blocks = num_blocks;
   shape.block_size = block_size;
   shape.dtype = dtype;
-  for (const LayerSpec& layer : spec.layers) {
-    shape.layers.push_back(std::visit([](const auto& kind) { return MakeKvLayer(kind); }, layer.attention.kind));
+  const KvGroups groups = MakeKvGroups(spec);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto& kind = spec.layers[i].attention.kind;
+    shape.layers.push_back(std::visit([](const auto& k) { return MakeKvLayer(k); }, kind));
+    shape.layers.back().storage = groups.storage[i];
   }
   return shape;
 }
@@ -53,25 +57,26 @@ absl::Status Decoder::Allocate() {
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data, ops_->LoadRope(table, options_.max_position));
     rope_tables_.push_back(std::move(data));
   }
-  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(options_.max_tokens, spec_.d_model));
+  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(options_.max_tokens, spec_.d_model, ActivationsUse::kResidual));
   for (const LayerSpec& layer : spec_.layers) {
     const auto& kind = layer.attention.kind;
     const int64_t query_width = std::visit([](const auto& k) { return QueryWidth(k); }, kind);
     const int64_t value_width = std::visit([](const auto& k) { return ValueWidth(k); }, kind);
     AttentionBuffers buffers;
-    SLUICE_ASSIGN_OR_RETURN(buffers.q, Buffer(query_width, false));
-    SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(value_width, true));
+    SLUICE_ASSIGN_OR_RETURN(buffers.q, Buffer(query_width, ActivationsUse::kQuery));
+    SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(value_width, ActivationsUse::kAttentionOut));
     attention_.push_back(buffers);
   }
   return ops_->Reserve(options_.max_tokens, options_.max_logits, spec_.vocab_size);
 }
 
-absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, bool attention_output) {
+absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, ActivationsUse use) {
   for (const Owned& owned : owned_) {
-    if (owned.cols == cols && owned.attention_output == attention_output) return owned.activations.get();
+    if (owned.cols == cols && owned.use == use) return owned.activations.get();
   }
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations, ops_->NewActivations(options_.max_tokens, cols));
-  owned_.push_back({cols, attention_output, std::move(activations)});
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations,
+                          ops_->NewActivations(options_.max_tokens, cols, use));
+  owned_.push_back({cols, use, std::move(activations)});
   return owned_.back().activations.get();
 }
 
@@ -79,13 +84,19 @@ void Decoder::Forward(const BatchView& batch, KvCache* kv) {
   SLUICE_CHECK(batch.token_ids.size() <= size_t(options_.max_tokens));
   SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.max_logits));
   ops_->BeginStep(batch);
+  ops_->Forward([&] {
+    Layers(kv);
+    if (!batch.logits_rows.empty()) Logits();
+  });
+}
+
+void Decoder::Layers(KvCache* kv) {
   ops_->Embed(*weights_.embedding, spec_.embedding_scale, x_.get());
   if (weights_.positions != nullptr) ops_->AddPositions(*weights_.positions, x_.get());
   for (int32_t layer = 0; layer < int32_t(spec_.layers.size()); ++layer) {
     Attention(layer, kv);
     std::visit([&](const auto& kind) { Ffn(layer, kind); }, spec_.layers[layer].ffn);
   }
-  if (!batch.logits_rows.empty()) Logits();
 }
 
 void Decoder::MoreLogits(const BatchView& batch) {

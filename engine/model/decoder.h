@@ -38,7 +38,7 @@ class Decoder {
   const DecoderOptions& options() const { return options_; }
 
   // Computes the rows of `batch`, writes their K and V into `kv`, and leaves the logits of batch.logits_rows with Ops.
-  // REQUIRES: the batch keeps to the options; kv has the shape of MakeKvCacheShape.
+  // REQUIRES: the batch keeps to the options; kv has the shape of MakeKvCacheShape and is the same in every call.
   void Forward(const BatchView& batch, KvCache* kv);
 
   // Logits of other rows of the step that Forward has just computed: `batch` is the same but for logits_rows.
@@ -53,8 +53,9 @@ class Decoder {
 
   Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderOptions& options);
   absl::Status Allocate();
-  absl::StatusOr<Activations*> Buffer(int64_t cols, bool attention_output);
+  absl::StatusOr<Activations*> Buffer(int64_t cols, ActivationsUse use);
 
+  void Layers(KvCache* kv);
   RopeArgs Rope(const RopeSpec& rope) const;
   void Attention(int32_t layer, KvCache* kv);
   void Attend(int32_t layer, const Gqa& gqa, KvCache* kv);
@@ -72,7 +73,7 @@ class Decoder {
   std::unique_ptr<Activations> x_;  // [max_tokens, d_model] the residual stream
   struct Owned {
     int64_t cols;
-    bool attention_output;
+    ActivationsUse use;
     std::unique_ptr<Activations> activations;
   };
   std::vector<Owned> owned_;

@@ -10,6 +10,7 @@
 #include "engine/base/in_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
+#include "engine/model/kv_groups.h"
 
 namespace sluice {
 namespace {
@@ -146,6 +147,7 @@ absl::StatusOr<ModelSpec> ReadModelSpec(const Gguf& gguf) {
   SLUICE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(gguf));
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, architecture->spec_from_gguf(gguf));
   if (absl::Status status = ValidateModelSpec(spec); !status.ok()) return InFile(gguf.name(), status);
+  AssignKvGroups(&spec);
   return spec;
 }
 
@@ -153,6 +155,7 @@ absl::StatusOr<ModelSpec> ReadModelSpec(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(config));
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, architecture->spec_from_config(config));
   if (absl::Status status = ValidateModelSpec(spec); !status.ok()) return InFile(config.name(), status);
+  AssignKvGroups(&spec);
   return spec;
 }
 

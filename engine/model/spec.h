@@ -97,7 +97,7 @@ struct LayerSpec {
   std::optional<NormParams> pre_attn, post_attn, pre_ffn, post_ffn;
   AttentionSpec attention;
   std::variant<DenseFfn, MoeFfn> ffn;
-  int32_t kv_group = 0;  // which block-table group of the step plan the layer's cache uses
+  int32_t kv_group = 0;  // which block table of a sequence the layer's cache uses (model/kv_groups.h)
 };
 
 enum class PositionEmbedding : uint8_t { kNone, kLearned };

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/layer_types.h"
@@ -61,6 +62,13 @@ class VectorWeights {
   virtual int64_t size() const = 0;
 };
 
+// What an activation matrix is for: a device may choose its precision by it.
+enum class ActivationsUse : uint8_t {
+  kResidual,      // x of every operation
+  kQuery,         // q of attention
+  kAttentionOut,  // out of attention, in of Project
+};
+
 // An activation matrix [rows, cols] in the device's own precision.
 class Activations {
  public:
@@ -78,6 +86,9 @@ struct KvLayerShape {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t value_head_dim = 0;
+  // Layers with the same storage >= 0 share one piece of memory: their shapes are equal and their KV groups differ, so
+  // a block holds tokens of one of them at a time. -1: memory of its own.
+  int32_t storage = -1;
 };
 
 struct KvCacheShape {
@@ -85,7 +96,8 @@ struct KvCacheShape {
   int32_t num_blocks = 0;
   int32_t block_size = 16;  // tokens
   KvDType dtype = KvDType::kF16;
-  int64_t bytes() const;
+  int64_t bytes() const;                    // each storage once
+  size_t StorageOwner(size_t layer) const;  // the first layer with the storage of `layer`, which may be `layer` itself
 };
 
 // The paged cache of all layers. Layout within a block is the device's business.
@@ -304,7 +316,8 @@ class Ops {
                                                                   const MlaShape& heads) = 0;
   virtual absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) = 0;
   virtual absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols,
+                                                                      ActivationsUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) = 0;
   // Workspace for steps of up to `max_tokens` rows, `max_logits` rows of logits over `vocab_size`.
   virtual absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) = 0;
@@ -312,6 +325,10 @@ class Ops {
   // ---- one step: BeginStep, then any of the others in model order. BeginStep may come again with other logits_rows
   // for the rows just computed; then Logits, Sample and Logprobs follow.
   virtual void BeginStep(const BatchView& batch) = 0;
+  // Calls `operations`, which carries out the operations of the step begun, from Embed to Logits. A device may instead
+  // replay what it recorded of an earlier step of like shape: what `operations` does depends on nothing but whether the
+  // step asks for logits.
+  virtual void Forward(absl::FunctionRef<void()> operations) { operations(); }
   virtual void Embed(const LinearWeights& table, float scale, Activations* x) = 0;
   virtual void AddPositions(const LinearWeights& table, Activations* x) = 0;  // learned positions (GPT-2)
   virtual void Qkv(const QkvArgs& args) = 0;

@@ -1,5 +1,7 @@
 #include "engine/ops/validate.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/dequantize.h"
@@ -21,10 +23,18 @@ int32_t KvDTypeBytes(KvDType dtype) {
   return 0;
 }
 
+size_t KvCacheShape::StorageOwner(size_t layer) const {
+  if (layers[layer].storage < 0) return layer;
+  const auto owner = std::find_if(layers.begin(), layers.end(),
+                                  [&](const KvLayerShape& other) { return other.storage == layers[layer].storage; });
+  return size_t(owner - layers.begin());
+}
+
 int64_t KvCacheShape::bytes() const {
   int64_t values = 0;
-  for (const KvLayerShape& layer : layers) {
-    values += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.value_head_dim);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const KvLayerShape& layer = layers[i];
+    if (StorageOwner(i) == i) values += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.value_head_dim);
   }
   return values * num_blocks * block_size * KvDTypeBytes(dtype);
 }
@@ -117,12 +127,21 @@ absl::Status ValidateKvCacheShape(const KvCacheShape& shape) {
         absl::StrCat("KV cache: block_size is ", shape.block_size, ", must be a positive multiple of 16"));
   }
   double bytes = 0;
-  for (const KvLayerShape& layer : shape.layers) {
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const KvLayerShape& layer = shape.layers[i];
     if (layer.num_kv_heads <= 0 || layer.head_dim <= 0 || layer.value_head_dim < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("KV cache: a layer has num_kv_heads ", layer.num_kv_heads, ", head_dim ", layer.head_dim,
                        ", value_head_dim ", layer.value_head_dim, "; must be positive, and the last not negative"));
     }
+    const size_t owner = shape.StorageOwner(i);
+    const KvLayerShape& other = shape.layers[owner];
+    if (layer.num_kv_heads != other.num_kv_heads || layer.head_dim != other.head_dim ||
+        layer.value_head_dim != other.value_head_dim) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("KV cache: layers ", owner, " and ", i, " share a storage, but their shapes differ"));
+    }
+    if (owner != i) continue;
     bytes += double(layer.num_kv_heads) * (double(layer.head_dim) + layer.value_head_dim) * shape.num_blocks *
              shape.block_size * KvDTypeBytes(shape.dtype);
   }

@@ -9,7 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/decoder.h"
+#include "engine/model/kv_groups.h"
 #include "engine/model/summary.h"
+#include "engine/scheduler/kv_blocks.h"
 
 namespace sluice {
 namespace {
@@ -91,9 +94,7 @@ int64_t GroupsAvailable() {
 }  // namespace
 
 int64_t KvBlockBytes(const ModelSpec& spec, int32_t block_size, KvDType dtype) {
-  int64_t values = 0;
-  for (const LayerSpec& layer : spec.layers) values += KvValuesPerToken(layer);
-  return values * block_size * KvDTypeBytes(dtype);
+  return MakeKvCacheShape(spec, /*num_blocks=*/1, block_size, dtype).bytes();
 }
 
 absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, int64_t available_bytes) {
@@ -103,7 +104,12 @@ absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOption
         absl::StrCat("--kv-memory is ", *options.kv_memory_bytes, ", expected a positive number of bytes or auto"));
   }
   const int64_t block_bytes = KvBlockBytes(spec, options.block_size, options.dtype);
-  const int64_t blocks_per_sequence = (int64_t{length} + options.block_size - 1) / options.block_size;
+  EngineOptions engine;  // what the scheduler will count with
+  engine.kv_groups = MakeKvGroups(spec).masks;
+  engine.block_size = options.block_size;
+  engine.max_num_batched_tokens = options.max_num_batched_tokens;
+  engine.max_model_len = length;
+  const int64_t blocks_per_sequence = PeakBlocks(length, engine);
   int64_t budget;
   if (options.kv_memory_bytes.has_value()) {
     budget = *options.kv_memory_bytes;
@@ -120,15 +126,17 @@ absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOption
   const int64_t num_blocks = std::min<int64_t>(budget / block_bytes, INT32_MAX / options.block_size);
   KvSizing sizing{int32_t(num_blocks), length, num_blocks * block_bytes};
   if (num_blocks >= blocks_per_sequence) return sizing;
-  if (options.max_model_len.has_value() || num_blocks == 0) {
-    const int64_t needed = options.max_model_len.has_value() ? blocks_per_sequence : 1;
+  engine.num_blocks = sizing.num_blocks;
+  sizing.max_model_len = LongestSequence(engine);
+  if (options.max_model_len.has_value() || sizing.max_model_len == 0) {
+    const int64_t needed =
+        options.max_model_len.has_value() ? blocks_per_sequence : PeakBlocks(options.block_size, engine);
     return absl::ResourceExhaustedError(absl::StrCat(
         "one sequence of ", options.max_model_len.has_value() ? length : options.block_size, " tokens needs ",
         Bytes(needed * block_bytes), " of KV cache, but ", Bytes(budget), " are available for it; ",
         options.kv_memory_bytes.has_value() ? "raise --kv-memory" : "set --kv-memory",
         options.max_model_len.has_value() ? " or lower --max-model-len" : ""));
   }
-  sizing.max_model_len = int32_t(num_blocks * options.block_size);
   return sizing;
 }
 

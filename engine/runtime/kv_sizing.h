@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Bytes of one block over all layers.
+// Bytes of one block: block_size tokens in the layers of a KV group (model/kv_groups.h).
 int64_t KvBlockBytes(const ModelSpec& spec, int32_t block_size, KvDType dtype);
 
 struct KvSizingOptions {
@@ -19,6 +19,7 @@ struct KvSizingOptions {
   KvDType dtype = KvDType::kF16;
   std::optional<int32_t> max_model_len = {};  // --max-model-len; none: the trained context, or what fits
   int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 512;
 };
 
 struct KvSizing {
@@ -27,7 +28,8 @@ struct KvSizing {
   int64_t bytes = 0;  // num_blocks blocks
 };
 
-// `available_bytes` is what the process may still take (AvailableMemoryBytes), once the weights are loaded.
+// `available_bytes` is what the process may still take (AvailableMemoryBytes), once the weights are loaded. A sequence
+// takes the blocks that it holds at its peak (PeakBlocks in scheduler/kv_blocks.h), not those of all its tokens.
 //   --kv-memory BYTES: as many blocks as fit into it; RESOURCE_EXHAUSTED if it is more than what is available.
 //   auto: max_num_seqs sequences of max_model_len if half of what is available allows it, otherwise that half; at most
 //   8 GiB.

@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<Runner>> LoadRunner(const LoadedModel& model, std
   runner.kv_dtype = options.kv.dtype;
   runner.max_model_len = sizing.max_model_len;
   runner.max_num_seqs = options.kv.max_num_seqs;
-  runner.max_num_batched_tokens = options.max_num_batched_tokens;
+  runner.max_num_batched_tokens = options.kv.max_num_batched_tokens;
   return Runner::Create(std::move(ops), model.spec, std::move(weights), runner);
 }
 

@@ -12,8 +12,7 @@
 namespace sluice {
 
 struct LoadRunnerOptions {
-  KvSizingOptions kv;  // its max_num_seqs, block_size and dtype hold for the runner too
-  int32_t max_num_batched_tokens = 512;
+  KvSizingOptions kv;  // what it says of blocks and steps holds for the runner too
 };
 
 // Loads the weights, sizes the KV cache from the memory that is left then, reserves everything and warms up. What was

@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/kv_groups.h"
 
 namespace sluice {
 namespace {
@@ -49,6 +50,8 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
   std::unique_ptr<Runner> runner(new Runner(std::move(ops), options));
   // Declared after the runner, so that on an error the weights go before the device that made them.
   ModelWeights held = std::move(weights);
+  runner->kv_groups_ = MakeKvGroups(spec).masks;
+  SLUICE_CHECK(size_t(options.num_blocks) >= runner->kv_groups_.size());
   const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
   SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
   const DecoderOptions decoder_options{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len,
@@ -60,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
 }
 
 absl::Status Runner::WarmUp() {
-  // One token of one sequence, into block 0, which nobody owns yet.
+  // One token of one sequence, into a block for each group, which nobody owns yet.
   const SamplingParams params;
   StepPlan plan;
   plan.token_ids = {0};
@@ -70,11 +73,9 @@ absl::Status Runner::WarmUp() {
   plan.prompt_lens = {1};
   plan.rope_lengths = {1};
   plan.seq_slots = {0};
-  const int32_t num_groups =
-      1 + std::max_element(spec().layers.begin(), spec().layers.end(), [](const LayerSpec& a, const LayerSpec& b) {
-            return a.kv_group < b.kv_group;
-          })->kv_group;
-  plan.kv_groups.assign(num_groups, KvGroupPlan{{0}, {0}, 1});
+  for (int32_t group = 0; group < int32_t(kv_groups_.size()); ++group) {
+    plan.kv_groups.push_back({{group * options_.block_size}, {group}, 1});
+  }
   plan.logits_rows = {0};
   SampleEntry& entry = plan.samples.emplace_back();
   entry.position = 1;
@@ -83,9 +84,10 @@ absl::Status Runner::WarmUp() {
 }
 
 absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
-  groups_.clear();
+  SLUICE_CHECK(plan.kv_groups.size() == kv_groups_.size());
+  group_views_.clear();
   for (const KvGroupPlan& group : plan.kv_groups) {
-    groups_.push_back({View(group.slot_mapping), View(group.block_tables), group.block_table_stride});
+    group_views_.push_back({View(group.slot_mapping), View(group.block_tables), group.block_table_stride});
   }
   BatchView batch;
   batch.token_ids = View(plan.token_ids);
@@ -94,7 +96,7 @@ absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
   batch.context_lens = View(plan.context_lens);
   batch.prompt_lens = View(plan.prompt_lens);
   batch.rope_lengths = View(plan.rope_lengths);
-  batch.kv_groups = View(groups_);
+  batch.kv_groups = View(group_views_);
 
   const std::span<const int32_t> logits_rows = View(plan.logits_rows);
   const int32_t num_logits = int32_t(logits_rows.size());

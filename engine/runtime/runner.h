@@ -36,6 +36,8 @@ class Runner : public StepRunner {
 
   const RunnerOptions& options() const { return options_; }
   const ModelSpec& spec() const { return decoder_->spec(); }
+  // What the layers of each KV group see, for EngineOptions: every plan has a KvGroupPlan for each.
+  const std::vector<AttentionMask>& kv_groups() const { return kv_groups_; }
   int64_t weight_bytes() const { return decoder_->weights().resident_bytes; }
   int64_t kv_bytes() const { return kv_->shape().bytes(); }
   // For tests and tools: the device holds the logits of the last Run's last `max_num_seqs` rows.
@@ -51,11 +53,12 @@ class Runner : public StepRunner {
   // Order matters: everything below is made by ops_ and goes before it.
   const std::unique_ptr<Ops> ops_;
   const RunnerOptions options_;
+  std::vector<AttentionMask> kv_groups_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
 
   // Reused from step to step.
-  std::vector<KvGroupView> groups_;
+  std::vector<KvGroupView> group_views_;
   std::vector<SampleRow> sample_rows_;
   std::vector<SampleResult> sample_results_;
   std::vector<size_t> sample_entries_;  // index into plan.samples of each row

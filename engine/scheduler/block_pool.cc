@@ -96,17 +96,29 @@ void BlockPool::CheckList(const List& list, bool keeps_contents) const {
   SLUICE_CHECK(size == list.size);
 }
 
-bool BlockTable::GrowTo(int32_t num_blocks) {
-  if (num_blocks - size() > pool_->num_available()) return false;
-  while (size() < num_blocks) blocks_.push_back(pool_->Allocate());
+bool BlockTable::GrowTo(int32_t num_entries) {
+  if (num_entries - size() > pool_->num_available()) return false;
+  while (size() < num_entries) blocks_.push_back(pool_->Allocate());
   return true;
 }
 
-void BlockTable::Clear() {
-  while (!blocks_.empty()) {
-    pool_->Release(blocks_.back());
-    blocks_.pop_back();
+void BlockTable::DropFront(int32_t num_entries, int32_t num_wanted) {
+  SLUICE_CHECK(num_entries <= size());
+  for (; num_dropped_ < num_entries; ++num_dropped_) {
+    const int32_t block = blocks_[num_dropped_];
+    blocks_[num_dropped_] = -1;
+    if (size() < num_wanted) {
+      blocks_.push_back(block);
+    } else {
+      pool_->Release(block);
+    }
   }
+}
+
+void BlockTable::Clear() {
+  for (; size() > num_dropped_; blocks_.pop_back()) pool_->Release(blocks_.back());
+  blocks_.clear();
+  num_dropped_ = 0;
 }
 
 }  // namespace sluice

@@ -68,27 +68,35 @@ class BlockPool {
   int32_t num_live_ = 0;
 };
 
-// The blocks of one sequence in order, one reference each; gives them back when it goes.
+// The blocks of one sequence in one KV group, in order and one reference each; gives them back when it goes. Entries at
+// the front that nobody needs any more are -1.
 class BlockTable {
  public:
   explicit BlockTable(BlockPool* pool) : pool_(pool) {}  // `pool` outlives the table
   ~BlockTable() { Clear(); }
-  BlockTable(const BlockTable&) = delete;
-  BlockTable& operator=(const BlockTable&) = delete;
+  BlockTable(BlockTable&& other) noexcept = default;  // leaves `other` empty
+  BlockTable& operator=(BlockTable&&) = delete;
 
-  // Allocates until the table has `num_blocks`; false, and nothing has changed, if the pool has too few.
+  // Allocates until the table has `num_entries`; false, and nothing has changed, if the pool has too few blocks.
   // A table that is long enough already stays as it is.
-  [[nodiscard]] bool GrowTo(int32_t num_blocks);
+  [[nodiscard]] bool GrowTo(int32_t num_entries);
+
+  // Makes the first `num_entries` entries -1. Their blocks become new entries at the end as long as there are fewer
+  // than `num_wanted`, and then go back to the pool. REQUIRES: num_entries <= size()
+  void DropFront(int32_t num_entries, int32_t num_wanted);
 
   // Gives all blocks back, last one first: of cached blocks the end of a sequence is then evicted before its beginning.
   void Clear();
 
-  int32_t size() const { return int32_t(blocks_.size()); }
+  int32_t size() const { return int32_t(blocks_.size()); }  // entries, -1 included
+  int32_t num_dropped() const { return num_dropped_; }      // entries that are -1
+  int32_t num_held() const { return size() - num_dropped_; }
   absl::Span<const int32_t> blocks() const { return blocks_; }
 
  private:
   BlockPool* const pool_;
   std::vector<int32_t> blocks_;
+  int32_t num_dropped_ = 0;
 };
 
 }  // namespace sluice

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/check.h"
-#include "engine/scheduler/validate.h"
+#include "engine/scheduler/kv_blocks.h"
 
 namespace sluice {
 namespace {
@@ -18,21 +18,36 @@ void Clear(StepPlan* plan) {
   plan->prompt_lens.clear();
   plan->rope_lengths.clear();
   plan->seq_slots.clear();
-  plan->kv_groups.resize(1);
-  plan->kv_groups[0].slot_mapping.clear();
-  plan->kv_groups[0].block_tables.clear();
   plan->logits_rows.clear();
   plan->samples.clear();
   plan->prompt_logprobs.clear();
 }
 
-void AddRows(const Sequence& s, int32_t block_size, StepPlan* plan) {
-  const absl::Span<const int32_t> blocks = s.block_table.blocks();
-  std::vector<int32_t>& slot_mapping = plan->kv_groups[0].slot_mapping;
+void AddRows(const Sequence& s, StepPlan* plan) {
   for (int32_t position = s.num_computed_tokens; position < ContextLen(s); ++position) {
     plan->token_ids.push_back(s.tokens[position]);
     plan->positions.push_back(position);
-    slot_mapping.push_back(blocks[position / block_size] * block_size + position % block_size);
+  }
+}
+
+void FillKvGroup(absl::Span<Sequence* const> sequences, size_t group, int32_t block_size, KvGroupPlan* kv) {
+  kv->slot_mapping.clear();
+  kv->block_table_stride = 0;
+  for (const Sequence* s : sequences) {
+    kv->block_table_stride = std::max(kv->block_table_stride, BlocksFor(ContextLen(*s), block_size));
+  }
+  kv->block_tables.assign(sequences.size() * kv->block_table_stride, -1);
+  auto row = kv->block_tables.begin();
+  for (const Sequence* s : sequences) {
+    const BlockTable& table = s->block_tables[group];
+    const absl::Span<const int32_t> blocks = table.blocks();
+    const int32_t num_entries = BlocksFor(ContextLen(*s), block_size);
+    SLUICE_CHECK(table.num_dropped() <= s->num_computed_tokens / block_size && num_entries <= table.size());
+    for (int32_t position = s->num_computed_tokens; position < ContextLen(*s); ++position) {
+      kv->slot_mapping.push_back(blocks[position / block_size] * block_size + position % block_size);
+    }
+    std::copy_n(blocks.begin(), num_entries, row);
+    row += kv->block_table_stride;
   }
 }
 
@@ -68,20 +83,16 @@ void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
 
 void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, StepPlan* plan) {
   Clear(plan);
-  KvGroupPlan& kv = plan->kv_groups[0];
-  kv.block_table_stride = 0;
-  for (const Sequence* s : sequences) {
-    kv.block_table_stride = std::max(kv.block_table_stride, BlocksFor(ContextLen(*s), block_size));
+  plan->kv_groups.resize(sequences[0]->block_tables.size());
+  for (size_t group = 0; group < plan->kv_groups.size(); ++group) {
+    FillKvGroup(sequences, group, block_size, &plan->kv_groups[group]);
   }
-  kv.block_tables.assign(sequences.size() * kv.block_table_stride, -1);
   plan->row_starts.push_back(0);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = *sequences[i];
-    const int32_t num_blocks = BlocksFor(ContextLen(s), block_size);
-    SLUICE_CHECK(s.num_scheduled_tokens > 0 && num_blocks <= s.block_table.size());
-    AddRows(s, block_size, plan);
+    SLUICE_CHECK(s.num_scheduled_tokens > 0);
+    AddRows(s, plan);
     AddLogits(s, int32_t(i), plan);
-    std::copy_n(s.block_table.blocks().begin(), num_blocks, kv.block_tables.begin() + i * kv.block_table_stride);
     plan->row_starts.push_back(plan->num_tokens());
     plan->context_lens.push_back(ContextLen(s));
     plan->prompt_lens.push_back(s.num_prompt_tokens);

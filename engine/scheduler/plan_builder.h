@@ -10,7 +10,8 @@ namespace sluice {
 // Fills `plan` (whose vectors keep their memory from step to step) for `sequences` in this order, each with its
 // num_scheduled_tokens. A sequence whose rows reach its last token gets a SampleEntry; prompt rows whose
 // log-probability is wanted and has not been delivered yet get a PromptLogprobEntry. Both lists follow the order of the
-// sequences. REQUIRES: block tables cover the rows.
+// sequences. REQUIRES: there are sequences; block tables cover the rows
+// and what they see.
 void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, StepPlan* plan);
 
 }  // namespace sluice

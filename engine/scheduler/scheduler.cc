@@ -4,10 +4,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "engine/base/check.h"
 #include "engine/error_reason.h"
+#include "engine/scheduler/kv_blocks.h"
 #include "engine/scheduler/plan_builder.h"
-#include "engine/scheduler/validate.h"
 
 namespace sluice {
 namespace {
@@ -124,7 +125,7 @@ void Scheduler::ScheduleDecodes(int32_t* budget) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* const s = running_[i].get();
     if (s->num_remaining_tokens() > 1) continue;
-    while (!s->block_table.GrowTo(BlocksFor(s->num_tokens(), options_.block_size))) {
+    while (!Grow(s)) {
       PreemptNewest();
       if (i == running_.size()) return;  // it was `s` itself
     }
@@ -142,10 +143,13 @@ void Scheduler::SchedulePrefills(int32_t* budget) {
 void Scheduler::AdmitWaiting(int64_t now_ns, int32_t* budget) {
   while (*budget > 0 && num_running() < options_.max_num_seqs && !waiting_.empty()) {
     Sequence* const s = waiting_.front().get();
-    const int32_t num_needed = BlocksFor(s->num_tokens(), options_.block_size);
-    const int32_t num_reserved = running_.empty() ? 0 : num_running() + 1;
-    if (num_needed + num_reserved > pool_.num_available()) return;
-    SLUICE_CHECK(s->block_table.GrowTo(num_needed));
+    const int64_t num_groups = int64_t(options_.kv_groups.size());
+    const int64_t num_reserved = running_.empty() ? 0 : (num_running() + 1) * num_groups;
+    if (PeakBlocks(s->num_tokens(), options_) + num_reserved > pool_.num_available()) return;
+    for (size_t group = 0; group < s->block_tables.size(); ++group) {
+      const int32_t num_blocks = PeakBlocks(options_.kv_groups[group], s->num_tokens(), options_);
+      SLUICE_CHECK(s->block_tables[group].GrowTo(num_blocks));
+    }
     s->slot = free_slots_.back();
     free_slots_.pop_back();
     if (!s->ever_scheduled) s->timings.first_scheduled_ns = now_ns;
@@ -166,11 +170,24 @@ void Scheduler::Schedule(Sequence* s, int32_t num_tokens, int32_t* budget) {
   (decode ? step_stats_.num_decode_tokens : step_stats_.num_prefill_tokens) += s->num_scheduled_tokens;
 }
 
+bool Scheduler::Grow(Sequence* s) {
+  const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
+  return absl::c_all_of(s->block_tables, [&](BlockTable& table) { return table.GrowTo(num_entries); });
+}
+
+void Scheduler::DropUnreachable(Sequence* s) {
+  const int32_t num_wanted = BlocksFor(s->num_tokens(), options_.block_size);
+  for (size_t group = 0; group < s->block_tables.size(); ++group) {
+    const AttentionMask& mask = options_.kv_groups[group];
+    s->block_tables[group].DropFront(UnreachableBlocks(mask, s->num_computed_tokens, options_.block_size), num_wanted);
+  }
+}
+
 void Scheduler::PreemptNewest() {
   std::unique_ptr<Sequence> s = std::move(running_.back());
   running_.pop_back();
   SLUICE_CHECK(s->num_scheduled_tokens == 0);
-  s->block_table.Clear();
+  for (BlockTable& table : s->block_tables) table.Clear();
   s->num_computed_tokens = 0;
   free_slots_.push_back(std::exchange(s->slot, -1));
   ++s->num_preemptions;
@@ -206,9 +223,9 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
     if (output.finish_reason != FinishReason::kNone) {
       any_finished = true;
       free_slots_.push_back(std::exchange(s->slot, -1));
-    } else if (output.tokens.empty() && output.prompt_logprobs.empty()) {
-      continue;  // a prefill still under way has nothing to say
     } else {
+      DropUnreachable(s);
+      if (output.tokens.empty() && output.prompt_logprobs.empty()) continue;  // nothing to say yet
       output.context = s->request.context;
     }
     outputs->push_back(std::move(output));
@@ -242,6 +259,20 @@ void Scheduler::AbandonStep() {
   scheduled_.clear();
 }
 
+void Scheduler::CheckTables(const Sequence& s) const {
+  for (size_t group = 0; group < s.block_tables.size(); ++group) {
+    const AttentionMask& mask = options_.kv_groups[group];
+    const BlockTable& table = s.block_tables[group];
+    // All that is computed and can still be seen lies in blocks, and nothing else.
+    SLUICE_CHECK(table.size() >= BlocksFor(s.num_computed_tokens, options_.block_size));
+    SLUICE_CHECK(table.num_dropped() == UnreachableBlocks(mask, s.num_computed_tokens, options_.block_size));
+    for (int32_t i = 0; i < table.size(); ++i) SLUICE_CHECK((table.blocks()[i] < 0) == (i < table.num_dropped()));
+    // Beyond a prompt's blocks nothing is held in advance, and what was counted on at the admission is enough.
+    SLUICE_CHECK(table.size() <= BlocksFor(s.num_tokens(), options_.block_size));
+    SLUICE_CHECK(table.num_held() <= PeakBlocks(mask, s.num_tokens(), options_));
+  }
+}
+
 void Scheduler::CheckInvariants() const {
   SLUICE_CHECK(scheduled_.empty());
   pool_.CheckInvariants();
@@ -256,16 +287,17 @@ void Scheduler::CheckInvariants() const {
     SLUICE_CHECK(s->running() && !slot_used[s->slot]);
     slot_used[s->slot] = true;
     SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_remaining_tokens() >= 1);
-    // What is computed lies in blocks; beyond a prompt's blocks nothing is held in advance.
-    SLUICE_CHECK(s->block_table.size() >= BlocksFor(s->num_computed_tokens, options_.block_size));
-    SLUICE_CHECK(s->block_table.size() <= BlocksFor(s->num_tokens(), options_.block_size));
-    for (int32_t block : s->block_table.blocks()) ++num_refs[block];
+    CheckTables(*s);
+    for (const BlockTable& table : s->block_tables) {
+      for (int32_t block : table.blocks().subspan(table.num_dropped())) ++num_refs[block];
+    }
   }
   int64_t num_waiting_tokens = 0;
   for (const std::unique_ptr<Sequence>& s : waiting_) {
     SLUICE_CHECK(s->id > last_id);
     last_id = s->id;
-    SLUICE_CHECK(!s->running() && s->block_table.size() == 0 && s->num_computed_tokens == 0);
+    SLUICE_CHECK(!s->running() && s->num_computed_tokens == 0);
+    for (const BlockTable& table : s->block_tables) SLUICE_CHECK(table.size() == 0);
     num_waiting_tokens += s->num_tokens();
   }
   SLUICE_CHECK(num_waiting_tokens == num_waiting_tokens_);

@@ -7,9 +7,12 @@
 //      first;
 //   3. waiting sequences are admitted in order of arrival while rows remain. The first that does not fit ends the
 //      step: no small request overtakes a big one for ever.
-// Admission takes the blocks of all tokens the sequence has and leaves one block for each running sequence, itself
-// included, unless it is alone. So only a growing output can run out of blocks, nobody is admitted just to be preempted
-// again, and what a preempted sequence gave back in this step is never enough to let it in again.
+// A sequence has a block table per KV group. After each step blocks that no later query of it can see leave the table:
+// while it lacks blocks for tokens it has (a prompt in chunks), they serve it again, then they go back to the pool.
+// Admission takes the blocks that all tokens of the sequence need at a time (PeakBlocks) and leaves a block of each
+// group for each running sequence, itself included, unless it is alone. So only a growing output can run out of blocks,
+// nobody is admitted just to be preempted again, and what a preempted sequence gave back in this step is never enough
+// to let it in again.
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
@@ -87,8 +90,13 @@ class Scheduler {
   void AdmitWaiting(int64_t now_ns, int32_t* budget);
   void Schedule(Sequence* s, int32_t num_tokens, int32_t* budget);
 
+  // True if the tables of `s` have room for all its tokens now; false: the pool has too few blocks.
+  [[nodiscard]] bool Grow(Sequence* s);
+  // Drops the blocks of `s` that none of its next rows sees.
+  void DropUnreachable(Sequence* s);
   void PreemptNewest();
   void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
+  void CheckTables(const Sequence& s) const;
   // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
   void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
 

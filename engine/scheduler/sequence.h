@@ -35,10 +35,10 @@ struct Sequence {
   const int32_t num_prompt_tokens;
   std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
 
-  int32_t num_computed_tokens = 0;   // tokens whose K and V are in `block_table`
-  int32_t num_scheduled_tokens = 0;  // rows of the step under way; 0 between steps
-  BlockTable block_table;
-  int32_t slot = -1;  // StepPlan::seq_slots; -1 while waiting
+  int32_t num_computed_tokens = 0;       // tokens whose K and V are in the tables, or were until nobody could see them
+  int32_t num_scheduled_tokens = 0;      // rows of the step under way; 0 between steps
+  std::vector<BlockTable> block_tables;  // by KV group
+  int32_t slot = -1;                     // StepPlan::seq_slots; -1 while waiting
 
   int32_t num_prompt_logprobs = 0;  // delivered so far
   int32_t num_preemptions = 0;

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "engine/error_reason.h"
+#include "engine/scheduler/kv_blocks.h"
 
 namespace sluice {
 namespace {
@@ -97,6 +98,11 @@ absl::Status ValidateEngineOptions(const EngineOptions& o) {
                                                    ", expected at least max_num_seqs (", o.max_num_seqs,
                                                    "), so that every running sequence gets its token in each step"));
   }
+  if (o.kv_groups.empty()) return absl::InvalidArgumentError("kv_groups: is empty, expected at least one");
+  for (size_t i = 0; i < o.kv_groups.size(); ++i) {
+    if (o.kv_groups[i].kind == MaskKind::kFull) continue;
+    SLUICE_RETURN_IF_ERROR(at_least_one(absl::StrCat("kv_groups[", i, "].size"), o.kv_groups[i].size));
+  }
   return CheckTokens("eos_token_ids", o.eos_token_ids, o.vocab_size);
 }
 
@@ -114,7 +120,7 @@ absl::Status ValidateRequest(const Request& request, const EngineOptions& option
                       kReasonContextLengthExceeded);
   }
   // The K and V of the last token are never needed.
-  const int32_t num_blocks = BlocksFor(num_tokens - 1, options.block_size);
+  const int64_t num_blocks = PeakBlocks(num_tokens - 1, options);
   if (num_blocks > options.num_blocks) {
     return WithReason(
         absl::InvalidArgumentError(absl::StrCat(

@@ -14,13 +14,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options);
 //   INVALID_FIELD            a value outside its range
 //   INVALID_TOKEN            a token id outside the vocabulary
 //   CONTEXT_LENGTH_EXCEEDED  prompt and max_tokens together are longer than max_model_len
-//   KV_CAPACITY_EXCEEDED     they need more blocks than the whole pool has
+//   KV_CAPACITY_EXCEEDED     they need more blocks at a time than the whole pool has
 // REQUIRES: ValidateEngineOptions(options).ok()
 absl::Status ValidateRequest(const Request& request, const EngineOptions& options);
-
-// Blocks that hold `num_tokens` tokens.
-inline int32_t BlocksFor(int64_t num_tokens, int32_t block_size) {
-  return int32_t((num_tokens + block_size - 1) / block_size);
-}
 
 }  // namespace sluice

@@ -48,9 +48,9 @@ class Model {
     std::vector<float> inv_freq;
     for (int i = 0; i < 32; ++i) inv_freq.push_back(std::pow(100000.0f, -static_cast<float>(i) / 32));
     rope_ = ops->LoadRope({inv_freq, 1, {}}, kContext).value();
-    x_ = ops->NewActivations(kMaxTokens, kModel).value();
-    q_ = ops->NewActivations(kMaxTokens, kModel).value();
-    attention_ = ops->NewActivations(kMaxTokens, kModel).value();
+    x_ = ops->NewActivations(kMaxTokens, kModel, ActivationsUse::kResidual).value();
+    q_ = ops->NewActivations(kMaxTokens, kModel, ActivationsUse::kQuery).value();
+    attention_ = ops->NewActivations(kMaxTokens, kModel, ActivationsUse::kAttentionOut).value();
     KvCacheShape shape;
     shape.layers.assign(kLayers, {kHeads.num_kv_heads, kHeads.head_dim, kHeads.value_head_dim});
     shape.num_blocks = kNumBlocks;

@@ -37,8 +37,8 @@ class LayerTap : public Ops {
   absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) override {
     return ops_->LoadRope(table, max_position);
   }
-  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
-    return ops_->NewActivations(rows, cols);
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols, ActivationsUse use) override {
+    return ops_->NewActivations(rows, cols, use);
   }
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
     return ops_->NewKvCache(shape);

@@ -64,7 +64,7 @@ class NotingOps : public Ops {
   absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable&, int32_t) override {
     return std::make_unique<StubRope>();
   }
-  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t, int64_t) override {
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t, int64_t, ActivationsUse) override {
     return std::make_unique<StubActivations>();
   }
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {

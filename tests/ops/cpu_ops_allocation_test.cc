@@ -65,8 +65,8 @@ class CountingOps : public Ops {
   absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t m) override {
     return inner_->LoadRope(table, m);
   }
-  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
-    return inner_->NewActivations(rows, cols);
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols, ActivationsUse use) override {
+    return inner_->NewActivations(rows, cols, use);
   }
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
     return inner_->NewKvCache(shape);

@@ -86,9 +86,9 @@ class LayerHarness {
       inv_freq.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(config.num_rotary)));
     }
     rope_ = ops->LoadRope({inv_freq, 1.1f, config.rope_rule}, kMaxPosition).value();
-    x_ = ops->NewActivations(kMaxTokens, config.d_model).value();
-    q_ = ops->NewActivations(kMaxTokens, q).value();
-    attention_ = ops->NewActivations(kMaxTokens, h.num_heads * h.value_head_dim).value();
+    x_ = ops->NewActivations(kMaxTokens, config.d_model, ActivationsUse::kResidual).value();
+    q_ = ops->NewActivations(kMaxTokens, q, ActivationsUse::kQuery).value();
+    attention_ = ops->NewActivations(kMaxTokens, h.num_heads * h.value_head_dim, ActivationsUse::kAttentionOut).value();
     KvCacheShape shape;
     shape.layers = {{1, 16, 16}, {h.num_kv_heads, h.head_dim, h.value_head_dim}};
     shape.block_size = config.block_size;

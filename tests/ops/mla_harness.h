@@ -67,9 +67,9 @@ class MlaHarness {
       inv_freq.push_back(std::pow(100.0f, -2.0f * static_cast<float>(i) / static_cast<float>(config.num_rotary)));
     }
     rope_ = ops->LoadRope({inv_freq, 1.1f, config.rope_rule}, PagedBatch::kMaxPosition).value();
-    x_ = ops->NewActivations(kMaxTokens, config.d_model).value();
-    q_ = ops->NewActivations(kMaxTokens, q).value();
-    out_ = ops->NewActivations(kMaxTokens, h.num_heads * h.v_head_dim).value();
+    x_ = ops->NewActivations(kMaxTokens, config.d_model, ActivationsUse::kResidual).value();
+    q_ = ops->NewActivations(kMaxTokens, q, ActivationsUse::kQuery).value();
+    out_ = ops->NewActivations(kMaxTokens, h.num_heads * h.v_head_dim, ActivationsUse::kAttentionOut).value();
     KvCacheShape shape;
     shape.layers = {{1, 16, 16}, {1, h.kv_lora_rank + h.qk_rope_head_dim, 0}};
     shape.block_size = config.block_size;

@@ -70,7 +70,7 @@ class MoeHarness {
     selection_bias_ = Vector(experts, config.selection_bias.value_or(0), 0.3f);
     gate_up_bias_ = Vector(experts * 2 * h, 0, 0.3f);
     down_bias_ = Vector(experts * d, 0, 0.3f);
-    x_ = ops->NewActivations(kMaxRows, d).value();
+    x_ = ops->NewActivations(kMaxRows, d, ActivationsUse::kResidual).value();
     EXPECT_TRUE(ops->Reserve(kMaxRows, 1, 1).ok());
   }
 

@@ -75,8 +75,8 @@ class OneHead {
     embedding_ = ops->LoadLinear(std::vector{embedding.view}, LinearLayout::kStacked).value();
     qkv_ = ops->LoadLinear(std::vector{eye.view, eye.view, eye.view}, LinearLayout::kStacked).value();
     rope_ = ops->LoadRope(table, 4096).value();
-    x_ = ops->NewActivations(16, kHeadDim).value();
-    q_ = ops->NewActivations(16, kHeadDim).value();
+    x_ = ops->NewActivations(16, kHeadDim, ActivationsUse::kResidual).value();
+    q_ = ops->NewActivations(16, kHeadDim, ActivationsUse::kQuery).value();
     kv_ = ops->NewKvCache({{{1, kHeadDim, kHeadDim}}, 1, 16, KvDType::kF32}).value();
     args_.x = x_.get(), args_.qkv = qkv_.get(), args_.heads = {1, 1, kHeadDim, kHeadDim};
     args_.rope = RopeArgs{rope_.get(), layout, 2 * static_cast<int>(table.inv_freq.size())};

@@ -34,7 +34,7 @@ class GivenLogits {
     row_starts_ = {0, int32_t(n)}, context_lens_ = {int32_t(n)};
     unit_ = Load(unit, n, n), head_ = Load(head, vocab, n);
     norm_weight_ = ops->LoadVector(ones).value();
-    x_ = ops->NewActivations(n, n).value();
+    x_ = ops->NewActivations(n, n, ActivationsUse::kResidual).value();
     EXPECT_TRUE(ops->Reserve(int32_t(n), int32_t(n), int32_t(vocab)).ok());
     ops->BeginStep({token_ids_, positions_, row_starts_, context_lens_, {}, logits_rows_});
     ops->Embed(*unit_, 1, x_.get());

@@ -16,19 +16,25 @@ uint64_t Mix(uint64_t h, uint64_t value) {
   return h ^ h >> 32;
 }
 
-uint64_t HashOf(absl::Span<const int32_t> tokens) {
-  uint64_t h = 1;
+uint64_t HashOf(absl::Span<const int32_t> tokens, uint64_t h = 1) {
   for (int32_t t : tokens) h = Mix(h, uint64_t(t));
   return h;
 }
 
-float LogprobOf(absl::Span<const int32_t> context, int32_t token) {
-  return -float(Mix(HashOf(context), uint64_t(token)) % 10000) / 1000;
+// Of what a query for the last of `tokens` sees in each KV group.
+uint64_t HashVisible(absl::Span<const int32_t> tokens, const EngineOptions& options) {
+  uint64_t h = 1;
+  for (const AttentionMask& mask : options.kv_groups) {
+    h = HashOf(tokens.subspan(size_t(FirstVisibleKey(mask, int32_t(tokens.size()) - 1))), h);
+  }
+  return h;
 }
 
-int32_t Draw(absl::Span<const int32_t> context, const SamplingParams& params, int64_t position,
-             absl::Span<const int32_t> outputs, absl::Span<const int32_t> masked, int32_t vocab_size) {
-  uint64_t h = Mix(Mix(HashOf(context), params.seed), uint64_t(position));
+float LogprobOf(uint64_t context, int32_t token) { return -float(Mix(context, uint64_t(token)) % 10000) / 1000; }
+
+int32_t Draw(uint64_t context, const SamplingParams& params, int64_t position, absl::Span<const int32_t> outputs,
+             absl::Span<const int32_t> masked, int32_t vocab_size) {
+  uint64_t h = Mix(Mix(context, params.seed), uint64_t(position));
   if (params.presence_penalty != 0) h = Mix(h, HashOf(outputs));
   int32_t token = int32_t(h % uint64_t(vocab_size));
   while (absl::c_linear_search(masked, token)) token = (token + 1) % vocab_size;
@@ -42,7 +48,7 @@ bool Nonfinite(const SamplingParams& params, size_t num_outputs) {
 }  // namespace
 
 HashRunner::HashRunner(const EngineOptions& options)
-    : options_(options), kv_(size_t(options.num_blocks) * options.block_size, -1) {}
+    : options_(options), kv_(size_t(options.num_blocks) * options.block_size), tokens_(options.max_num_seqs) {}
 
 absl::StatusOr<StepResult> HashRunner::Run(const StepPlan& plan) {
   if (before_step) {
@@ -51,20 +57,21 @@ absl::StatusOr<StepResult> HashRunner::Run(const StepPlan& plan) {
   CheckShape(plan);
   CheckBlocks(plan);
   WriteKv(plan);
+  CheckVisibleKeys(plan);
   StepResult result;
   for (const PromptLogprobEntry& e : plan.prompt_logprobs) {
     const int32_t row = plan.logits_rows[e.logits_index];
-    const std::vector<int32_t> context = ReadContext(plan, e.sequence_index, plan.positions[row] + 1);
+    const uint64_t context = HashVisible(plan, e.sequence_index, plan.positions[row]);
     TokenLogprobs logprobs;
     logprobs.chosen = {.token = e.token, .logprob = LogprobOf(context, e.token)};
     logprobs.top.resize(e.num_top);
     result.prompt_logprobs.push_back(logprobs);
   }
   for (const SampleEntry& e : plan.samples) {
-    const std::vector<int32_t> context = ReadContext(plan, e.sequence_index, int32_t(e.position));
+    const uint64_t context = HashVisible(plan, e.sequence_index, int32_t(e.position) - 1);
     std::vector<int32_t> tokens(e.prompt_tokens.begin(), e.prompt_tokens.end());
     tokens.insert(tokens.end(), e.output_tokens.begin(), e.output_tokens.end());
-    EXPECT_EQ(context, tokens) << "the KV cache does not hold the sequence's tokens";
+    EXPECT_EQ(tokens_[plan.seq_slots[e.sequence_index]], tokens) << "its rows were not the sequence's tokens";
     EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_index]], e.position - 1);
     SampledToken sampled;
     sampled.finite = !Nonfinite(*e.params, e.output_tokens.size());
@@ -87,9 +94,11 @@ void HashRunner::CheckShape(const StepPlan& plan) const {
   ASSERT_EQ(plan.row_starts.size(), size_t(plan.num_seqs()) + 1);
   EXPECT_EQ(plan.row_starts.front(), 0);
   EXPECT_EQ(plan.row_starts.back(), plan.num_tokens());
-  ASSERT_EQ(plan.kv_groups.size(), 1u);
-  EXPECT_EQ(plan.kv_groups[0].slot_mapping.size(), plan.token_ids.size());
-  EXPECT_EQ(plan.kv_groups[0].block_tables.size(), size_t(plan.num_seqs()) * plan.kv_groups[0].block_table_stride);
+  ASSERT_EQ(plan.kv_groups.size(), options_.kv_groups.size());
+  for (const KvGroupPlan& group : plan.kv_groups) {
+    EXPECT_EQ(group.slot_mapping.size(), plan.token_ids.size());
+    EXPECT_EQ(group.block_tables.size(), size_t(plan.num_seqs()) * group.block_table_stride);
+  }
   ASSERT_EQ(plan.seq_slots.size(), size_t(plan.num_seqs()));
   const std::set<int32_t> slots(plan.seq_slots.begin(), plan.seq_slots.end());
   EXPECT_EQ(slots.size(), plan.seq_slots.size());
@@ -107,41 +116,78 @@ void HashRunner::CheckShape(const StepPlan& plan) const {
 }
 
 void HashRunner::CheckBlocks(const StepPlan& plan) const {
-  const KvGroupPlan& kv = plan.kv_groups[0];
   std::set<int32_t> seen;
-  for (int32_t i = 0; i < plan.num_seqs(); ++i) {
-    const int32_t num_blocks = (plan.context_lens[i] + options_.block_size - 1) / options_.block_size;
-    for (int32_t b = 0; b < kv.block_table_stride; ++b) {
-      const int32_t block = kv.block_tables[i * kv.block_table_stride + b];
-      if (b >= num_blocks) {
-        EXPECT_EQ(block, -1);
-        continue;
+  for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
+    const KvGroupPlan& group = plan.kv_groups[g];
+    for (int32_t i = 0; i < plan.num_seqs(); ++i) {
+      const int32_t first_key = FirstVisibleKey(options_.kv_groups[g], plan.positions[plan.row_starts[i]]);
+      const int32_t num_blocks = (plan.context_lens[i] + options_.block_size - 1) / options_.block_size;
+      for (int32_t b = 0; b < group.block_table_stride; ++b) {
+        const int32_t block = group.block_tables[i * group.block_table_stride + b];
+        if (b < first_key / options_.block_size || b >= num_blocks) {
+          EXPECT_EQ(block, -1) << "a block that nobody can see was not given back";
+          continue;
+        }
+        EXPECT_GE(block, 0);
+        EXPECT_LT(block, options_.num_blocks);
+        EXPECT_TRUE(seen.insert(block).second) << "block " << block << " belongs to two sequences or groups";
       }
-      EXPECT_GE(block, 0);
-      EXPECT_LT(block, options_.num_blocks);
-      EXPECT_TRUE(seen.insert(block).second) << "block " << block << " belongs to two sequences";
-    }
-    for (int32_t row = plan.row_starts[i]; row < plan.row_starts[i + 1]; ++row) {
-      const int32_t position = plan.positions[row];
-      const int32_t block = kv.block_tables[i * kv.block_table_stride + position / options_.block_size];
-      EXPECT_EQ(kv.slot_mapping[row], block * options_.block_size + position % options_.block_size);
+      for (int32_t row = plan.row_starts[i]; row < plan.row_starts[i + 1]; ++row) {
+        const int32_t position = plan.positions[row];
+        const int32_t block = group.block_tables[i * group.block_table_stride + position / options_.block_size];
+        EXPECT_EQ(group.slot_mapping[row], block * options_.block_size + position % options_.block_size);
+      }
     }
   }
 }
 
 void HashRunner::WriteKv(const StepPlan& plan) {
-  for (int32_t row = 0; row < plan.num_tokens(); ++row) kv_[plan.kv_groups[0].slot_mapping[row]] = plan.token_ids[row];
+  for (int32_t i = 0; i < plan.num_seqs(); ++i) {
+    std::vector<int32_t>& tokens = tokens_[plan.seq_slots[i]];
+    for (int32_t row = plan.row_starts[i]; row < plan.row_starts[i + 1]; ++row) {
+      const int32_t position = plan.positions[row];
+      ASSERT_LE(size_t(position), tokens.size()) << "a row was left out";
+      tokens.resize(position);
+      tokens.push_back(plan.token_ids[row]);
+      for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
+        kv_[plan.kv_groups[g].slot_mapping[row]] = {int32_t(g), position, plan.token_ids[row]};
+      }
+    }
+  }
 }
 
-std::vector<int32_t> HashRunner::ReadContext(const StepPlan& plan, int32_t sequence_index, int32_t length) const {
-  const KvGroupPlan& kv = plan.kv_groups[0];
-  EXPECT_LE(length, plan.context_lens[sequence_index]);
-  std::vector<int32_t> tokens;
-  for (int32_t position = 0; position < length; ++position) {
-    const int32_t block = kv.block_tables[sequence_index * kv.block_table_stride + position / options_.block_size];
-    tokens.push_back(kv_[block * options_.block_size + position % options_.block_size]);
+const HashRunner::CachedKey& HashRunner::KeyAt(const KvGroupPlan& group, int32_t sequence_index,
+                                               int32_t position) const {
+  static const CachedKey kNone;
+  const int32_t block = group.block_tables[sequence_index * group.block_table_stride + position / options_.block_size];
+  return block < 0 ? kNone : kv_[block * options_.block_size + position % options_.block_size];
+}
+
+void HashRunner::CheckVisibleKeys(const StepPlan& plan) const {
+  for (int32_t i = 0; i < plan.num_seqs(); ++i) {
+    const std::vector<int32_t>& tokens = tokens_[plan.seq_slots[i]];
+    ASSERT_EQ(tokens.size(), size_t(plan.context_lens[i]));
+    for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
+      // What the first row sees and the others see behind it; no row sees a key before.
+      const int32_t first_key = FirstVisibleKey(options_.kv_groups[g], plan.positions[plan.row_starts[i]]);
+      for (int32_t position = first_key; position < plan.context_lens[i]; ++position) {
+        const CachedKey expected{int32_t(g), position, tokens[position]};
+        ASSERT_EQ(KeyAt(plan.kv_groups[g], i, position), expected)
+            << "group " << g << " has lost position " << position << " of the sequence in slot " << plan.seq_slots[i];
+      }
+    }
   }
-  return tokens;
+}
+
+uint64_t HashRunner::HashVisible(const StepPlan& plan, int32_t sequence_index, int32_t position) const {
+  EXPECT_LT(position, plan.context_lens[sequence_index]);
+  uint64_t h = 1;
+  for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
+    for (int32_t key = FirstVisibleKey(options_.kv_groups[g], position); key <= position; ++key) {
+      h = Mix(h, uint64_t(KeyAt(plan.kv_groups[g], sequence_index, key).token));
+    }
+  }
+  return h;
 }
 
 Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
@@ -150,7 +196,8 @@ Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
   Expected expected;
   if (params.prompt_logprobs.has_value()) {
     for (size_t i = 1; i < tokens.size(); ++i) {
-      expected.prompt_logprobs.push_back(LogprobOf(absl::MakeConstSpan(tokens).first(i), tokens[i]));
+      const uint64_t context = HashVisible(absl::MakeConstSpan(tokens).first(i), options);
+      expected.prompt_logprobs.push_back(LogprobOf(context, tokens[i]));
     }
   }
   std::vector<int32_t> stops = params.stop_token_ids;
@@ -160,11 +207,12 @@ Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
       expected.finish_reason = FinishReason::kError;
       break;
     }
+    const uint64_t context = HashVisible(tokens, options);
     const bool below_min = int32_t(expected.tokens.size()) < params.min_tokens;
     const int32_t token =
-        Draw(tokens, params, int64_t(tokens.size()), expected.tokens,
+        Draw(context, params, int64_t(tokens.size()), expected.tokens,
              below_min ? absl::MakeConstSpan(stops) : absl::Span<const int32_t>(), options.vocab_size);
-    if (params.logprobs.has_value()) expected.logprobs.push_back(LogprobOf(tokens, token));
+    if (params.logprobs.has_value()) expected.logprobs.push_back(LogprobOf(context, token));
     tokens.push_back(token);
     expected.tokens.push_back(token);
     if (!params.ignore_eos && absl::c_linear_search(options.eos_token_ids, token)) {

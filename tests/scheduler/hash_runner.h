@@ -1,6 +1,7 @@
-// A model without weights for tests of the scheduler and the engine. Its KV cache holds token ids; what it draws is a
-// hash of everything a real model and sampler may look at: the context as read back through the block table, the seed,
-// the position, the penalised outputs. A wrong block, a lost or repeated row, a stale span: each changes the tokens.
+// A model without weights for tests of the scheduler and the engine. Its KV cache holds token ids, their positions and
+// the KV group they were written for; what it draws is a hash of everything a real model and sampler may look at: the
+// keys that each group's layers see as read back through the block table, the seed, the position, the penalised
+// outputs. A wrong block, one given back too early, a lost or repeated row, a stale span: each changes the tokens.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +30,23 @@ class HashRunner : public StepRunner {
   std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the step's
 
  private:
+  struct CachedKey {
+    int32_t group = -1, position = -1, token = -1;
+    bool operator==(const CachedKey&) const = default;
+  };
+
   void CheckShape(const StepPlan& plan) const;
   void CheckBlocks(const StepPlan& plan) const;
   void WriteKv(const StepPlan& plan);
-  // The tokens of positions [0, length) of a sequence, read through its block table.
-  std::vector<int32_t> ReadContext(const StepPlan& plan, int32_t sequence_index, int32_t length) const;
+  // Every key that a row of the plan sees must be where the tables say.
+  void CheckVisibleKeys(const StepPlan& plan) const;
+  // HashOf what a query at `position` of a sequence sees, read through its block tables.
+  uint64_t HashVisible(const StepPlan& plan, int32_t sequence_index, int32_t position) const;
+  const CachedKey& KeyAt(const KvGroupPlan& group, int32_t sequence_index, int32_t position) const;
 
   const EngineOptions options_;
-  std::vector<int32_t> kv_;  // [num_blocks * block_size] token ids; -1: never written
+  std::vector<CachedKey> kv_;                 // [num_blocks * block_size]
+  std::vector<std::vector<int32_t>> tokens_;  // by seq_slot: those that have been rows, by position
 };
 
 // What a request must get, whoever it shares its steps with.

@@ -25,7 +25,7 @@ class PlanBuilderTest : public ::testing::Test {
   void Build(std::vector<Sequence*> sequences) {
     for (Sequence* s : sequences) {
       EXPECT_TRUE(
-          s->block_table.GrowTo(BlocksFor(s->num_computed_tokens + s->num_scheduled_tokens, options_.block_size)));
+          s->block_tables[0].GrowTo(BlocksFor(s->num_computed_tokens + s->num_scheduled_tokens, options_.block_size)));
     }
     BuildStepPlan(sequences, options_.block_size, &plan_);
   }
@@ -50,8 +50,8 @@ TEST_F(PlanBuilderTest, LaysRowsOfAChunkAndADecodeSideBySide) {
   EXPECT_THAT(plan_.row_starts, ElementsAre(0, 1, 4));
   EXPECT_THAT(plan_.context_lens, ElementsAre(6, 5));
   EXPECT_THAT(plan_.seq_slots, ElementsAre(3, 0));
-  const int32_t d0 = decode->block_table.blocks()[0], d1 = decode->block_table.blocks()[1];
-  const int32_t c0 = chunk->block_table.blocks()[0], c1 = chunk->block_table.blocks()[1];
+  const int32_t d0 = decode->block_tables[0].blocks()[0], d1 = decode->block_tables[0].blocks()[1];
+  const int32_t c0 = chunk->block_tables[0].blocks()[0], c1 = chunk->block_tables[0].blocks()[1];
   EXPECT_EQ(plan_.kv_groups[0].block_table_stride, 2);
   EXPECT_THAT(plan_.kv_groups[0].block_tables, ElementsAre(d0, d1, c0, c1));
   EXPECT_THAT(plan_.kv_groups[0].slot_mapping, ElementsAre(d1 * 4 + 1, c0 * 4 + 2, c0 * 4 + 3, c1 * 4 + 0));
@@ -70,11 +70,11 @@ TEST_F(PlanBuilderTest, ShowsOnlyTheBlocksOfTheContextAndFillsWithMinusOne) {
   auto longer = MakeSequence(MakeRequest({1, 2, 3, 4, 5, 6, 7, 8, 9}, 8), 0);
   longer->num_scheduled_tokens = 9;
   auto shorter = MakeSequence(MakeRequest({1, 2, 3, 4, 5, 6, 7, 8, 9}, 8), 1);
-  ASSERT_TRUE(shorter->block_table.GrowTo(3));  // taken at admission for the whole prompt
+  ASSERT_TRUE(shorter->block_tables[0].GrowTo(3));  // taken at admission for the whole prompt
   shorter->num_scheduled_tokens = 2;
   Build({longer.get(), shorter.get()});
   EXPECT_EQ(plan_.kv_groups[0].block_table_stride, 3);
-  EXPECT_EQ(plan_.kv_groups[0].block_tables[3], shorter->block_table.blocks()[0]);
+  EXPECT_EQ(plan_.kv_groups[0].block_tables[3], shorter->block_tables[0].blocks()[0]);
   EXPECT_EQ(plan_.kv_groups[0].block_tables[4], -1);
   EXPECT_EQ(plan_.kv_groups[0].block_tables[5], -1);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/scheduler/kv_blocks.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/scheduler/validate.h"
 #include "tests/scheduler/collected.h"

@@ -457,7 +457,7 @@ class MomentTest : public ::testing::TestWithParam<Moment> {
     EXPECT_EQ(h_.scheduler.num_running(), 1);
     EXPECT_EQ(h_.scheduler.num_waiting(), 0);
     EXPECT_EQ(h_.scheduler.num_waiting_tokens(), 0);
-    EXPECT_EQ(h_.scheduler.pool().num_live(), h_.scheduler.running()[0]->block_table.size());
+    EXPECT_EQ(h_.scheduler.pool().num_live(), h_.scheduler.running()[0]->block_tables[0].size());
     h_.RunToEnd();
     ExpectAsAlone(h_.collected[other_], other_request_, h_.options);
     EXPECT_EQ(h_.scheduler.pool().num_live(), 0);

@@ -71,7 +71,6 @@ void CpuAttention::Run(CpuContext& context, const AttentionArgs& args) {
   const int group = args.heads.num_heads / args.heads.num_kv_heads;
 
   AttentionLayout layout;
-  layout.kv_group = args.kv_group;
   layout.mask = args.mask;
   layout.num_heads = args.heads.num_kv_heads;
   layout.rows_per_unit = std::max(1, kUnitQueryRows / group);

@@ -19,7 +19,7 @@ void MakeUnits(const BatchView& batch, AttentionPlan& plan) {
       unit.num_rows = std::min(layout.rows_per_unit, rows.end - row);
       unit.partials = -1;
       unit.num_items = 1;
-      unit.first_split = FirstVisible(layout.mask, batch.positions[static_cast<size_t>(row)]) / kSplitTokens;
+      unit.first_split = FirstVisibleKey(layout.mask, batch.positions[static_cast<size_t>(row)]) / kSplitTokens;
       unit.end_split = batch.positions[static_cast<size_t>(row + unit.num_rows - 1)] / kSplitTokens + 1;
       for (unit.head = 0; unit.head < layout.num_heads; ++unit.head) plan.units.push_back(unit);
     }

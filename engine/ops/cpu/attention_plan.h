@@ -21,19 +21,6 @@ namespace sluice {
 inline constexpr int kSplitTokens = 256;
 inline constexpr int kSplitTiles = kSplitTokens / kTileTokens;
 
-// The first key that a row at `position` sees.
-inline int32_t FirstVisible(const AttentionMask& mask, int32_t position) {
-  switch (mask.kind) {
-    case MaskKind::kFull:
-      return 0;
-    case MaskKind::kWindow:
-      return std::max(0, position - mask.size + 1);
-    case MaskKind::kChunk:
-      return position / mask.size * mask.size;
-  }
-  return 0;
-}
-
 // Rows [first, end) of a step.
 struct RowRange {
   int32_t first, end;
@@ -49,9 +36,8 @@ struct RowChoice {
   RowRange RowsOf(const BatchView& batch, size_t sequence) const;
 };
 
-// What a layer's attention divides into. Layers with equal layouts share the plan of a step.
+// What a layer's attention divides into. Layers with equal layouts share the plan of a step, whatever their KV groups.
 struct AttentionLayout {
-  int32_t kv_group = 0;
   AttentionMask mask;
   RowChoice rows;
   int32_t num_heads = 0;  // units side by side: KV heads, or other groups of heads

@@ -110,7 +110,7 @@ class UnitRunner {
         float* to = buffers_.q + first * head_dim + (i - first);
         for (int d = 0; d < head_dim; ++d) to[d * count] = from[d] * args_.scale;
         const int32_t position = batch_.positions[static_cast<size_t>(row)];
-        buffers_.begins[i] = FirstVisible(args_.mask, position);
+        buffers_.begins[i] = FirstVisibleKey(args_.mask, position);
         buffers_.ends[i] = position + 1;
       }
     }

@@ -68,7 +68,7 @@ class CpuOps : public Ops {
     return std::make_unique<CpuRope>(table, max_position);
   }
 
-  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols, ActivationsUse) override {
     SLUICE_CHECK(rows > 0 && cols > 0);
     auto memory = context_.arena.Allocate(static_cast<size_t>(rows * CpuActivations::Stride(cols)) * sizeof(float));
     if (memory == nullptr) {

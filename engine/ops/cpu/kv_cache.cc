@@ -19,7 +19,12 @@ absl::StatusOr<std::unique_ptr<CpuKvCache>> CpuKvCache::Create(const KvCacheShap
   cache->shape_ = shape;
   cache->value_bytes_ = KvDTypeBytes(shape.dtype);
   cache->pages_per_block_ = shape.block_size / kPageTokens;
-  for (const KvLayerShape& layer : shape.layers) {
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    if (const size_t owner = shape.StorageOwner(i); owner < i) {
+      cache->layers_.push_back(cache->layers_[owner]);
+      continue;
+    }
+    const KvLayerShape& layer = shape.layers[i];
     Layer l{nullptr, layer.num_kv_heads, layer.head_dim, layer.value_head_dim, (layer.value_head_dim + 15) / 16 * 16,
             0};
     l.page_bytes = int64_t{kPageTokens} * (l.head_dim + l.value_stride) * cache->value_bytes_;

@@ -34,7 +34,7 @@ class CpuKvCache : public KvCache {
 
  private:
   struct Layer {
-    std::shared_ptr<uint8_t> data;
+    std::shared_ptr<uint8_t> data;  // of the storage, which several layers may share
     int num_kv_heads, head_dim, value_head_dim, value_stride;
     int64_t page_bytes;
   };

@@ -132,7 +132,7 @@ class AbsorbedRunner {
         for (int d = 0; d < h.qk_rope_head_dim; ++d, to += kLatentLanes) *to = rope[d] * args_.scale;
       }
       const int32_t position = context_.batch.positions[static_cast<size_t>(row)];
-      buffers_.begins[i] = FirstVisible(args_.mask, position);
+      buffers_.begins[i] = FirstVisibleKey(args_.mask, position);
       buffers_.ends[i] = position + 1;
     }
   }
@@ -395,7 +395,6 @@ void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, cons
   const int groups = (h.num_heads + kLatentLanes - 1) / kLatentLanes;
   const int unit_groups = std::min(groups, kUnitLaneGroups);
   AttentionLayout layout;
-  layout.kv_group = args.kv_group;
   layout.mask = args.mask;
   layout.rows = rows;
   layout.num_heads = (groups + unit_groups - 1) / unit_groups;
@@ -428,7 +427,6 @@ void CpuMla::RunExpanded(CpuContext& context, const MlaAttentionArgs& args, cons
   const int head_dim = attention.heads.head_dim;
   const int state_stride = kStateHeader + (h.v_head_dim + 15) / 16 * 16;
   AttentionLayout layout;
-  layout.kv_group = args.kv_group;
   layout.mask = args.mask;
   layout.rows = rows;
   layout.num_heads = h.num_heads;

@@ -50,7 +50,7 @@ class ReferenceOps : public Ops {
     return t;
   }
 
-  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols) override {
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols, ActivationsUse) override {
     auto a = std::make_unique<Rows>();
     a->num_rows = rows;
     a->num_cols = cols;
@@ -63,7 +63,9 @@ class ReferenceOps : public Ops {
     auto kv = std::make_unique<Cache>();
     kv->cache_shape = shape;
     for (size_t i = 0; i < shape.layers.size(); i++) {
-      kv->layers.emplace_back(size_t(int64_t{shape.num_blocks} * shape.block_size * kv->slot_values(int(i))));
+      const bool owns = shape.StorageOwner(i) == i;
+      kv->storages.emplace_back(owns ? size_t(int64_t{shape.num_blocks} * shape.block_size * kv->slot_values(int(i)))
+                                     : 0);
     }
     return kv;
   }

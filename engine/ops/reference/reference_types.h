@@ -37,17 +37,18 @@ struct Rows : Activations {
   const float* row(int64_t r) const { return &values[size_t(r * num_cols)]; }
 };
 
-// Per layer and slot: the K of all heads, then their V, each value as it comes back from the cache's type.
+// Per storage and slot: the K of all heads, then their V, each value as it comes back from the cache's type.
 struct Cache : KvCache {
   KvCacheShape cache_shape;
-  std::vector<Floats> layers;
+  std::vector<Floats> storages;  // by layer; empty where a layer before it owns the storage
   const KvCacheShape& shape() const override { return cache_shape; }
   int64_t slot_values(int layer) const {
     const KvLayerShape& s = cache_shape.layers[layer];
     return int64_t{s.num_kv_heads} * (s.head_dim + s.value_head_dim);
   }
   float* k(int layer, int64_t slot, int head) {
-    return &layers[layer][size_t(slot * slot_values(layer) + int64_t{head} * cache_shape.layers[layer].head_dim)];
+    return &storages[cache_shape.StorageOwner(size_t(layer))]
+                    [size_t(slot * slot_values(layer) + int64_t{head} * cache_shape.layers[layer].head_dim)];
   }
   float* v(int layer, int64_t slot, int head) {
     const KvLayerShape& s = cache_shape.layers[layer];

@@ -54,7 +54,7 @@ struct PagedKv {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;        // a multiple of 8
   int32_t value_head_dim = 0;  // a multiple of 8
-  int64_t block_elements() const { return int64_t{num_kv_heads} * block_size * (head_dim + value_head_dim); }
+  constexpr int64_t block_elements() const { return int64_t{num_kv_heads} * block_size * (head_dim + value_head_dim); }
 };
 
 }  // namespace sluice::cuda
