@@ -23,7 +23,7 @@ struct RopeView {
 };
 
 // Rows of q|k|v -> q, and K and V into the cache at slot_mapping. In order: norm of q and k (before the rotation unless
-// after_rope), rotation, temperature on q. All in f32, rounded once at the end.
+// after_rope), rotation, temperature on q. All in f32, rounded once at the end. REQUIRES: kv.head_dim <= 512.
 struct QkvPostArgs {
   StepArrays step;
   KvGroupArrays group;
