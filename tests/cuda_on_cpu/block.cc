@@ -91,7 +91,7 @@ BlockThread& Block::PickNext() {
   const unsigned lane = pick(ready_lanes_[warp]);
   ready_lanes_[warp] &= ~(1u << lane);
   if (ready_lanes_[warp] == 0) ready_warps_ &= ~(1u << warp);
-  return *threads_[warp * kWarpSize + lane];
+  return *set_->threads[warp * kWarpSize + lane];
 }
 
 void Block::Wake(unsigned warp, uint32_t lanes) {
@@ -117,12 +117,12 @@ void Block::ReportDeadlock() const {
   std::fprintf(stderr, "cuda_on_cpu: deadlock in block %u,%u,%u: no thread can go on\n", index.x, index.y, index.z);
   // Neighbours that wait for the same thing share a line.
   for (unsigned first = 0, next = 0; first < num_threads_; first = next) {
-    const BlockThread& thread = *threads_[first];
+    const BlockThread& thread = *set_->threads[first];
     const auto same = [&](const BlockThread& other) {
       return other.waits_for == thread.waits_for &&
              (thread.waits_for == nullptr || SameLine(other.waits_at, thread.waits_at));
     };
-    for (next = first; next < num_threads_ && same(*threads_[next]);) ++next;
+    for (next = first; next < num_threads_ && same(*set_->threads[next]);) ++next;
     if (thread.waits_for == nullptr) {
       std::fprintf(stderr, "  threads %u-%u have exited\n", first, next - 1);
     } else {
@@ -140,17 +140,21 @@ void Block::BeginLaunch(const SourceLine& where) {
   host_.StandForThisThread();
 }
 
-void Block::EndLaunch() {
-  Acquire(&end_order_);
-  past_states_.clear();
+void Block::EndLaunch() { Acquire(&end_order_); }
+
+void Block::ChooseSet(uint64_t number, unsigned num_threads) {
+  const uint64_t num_sets = UnderTsan() ? std::max(kMinTsanSets, kTsanFibers / num_threads) : 1;
+  const uint64_t index = number % num_sets;
+  if (index == 0) Acquire(&end_order_);
+  while (sets_.size() <= index) sets_.push_back(std::make_unique<Set>());
+  set_ = sets_[index].get();
 }
 
 void Block::Prepare(const dim3& grid_size, const dim3& block_size, const uint3& block_index) {
-  num_threads_ = alive_ = block_size.x * block_size.y * block_size.z;
-  while (threads_.size() < num_threads_) threads_.push_back(std::make_unique<BlockThread>());
-  if (state_ == nullptr) state_ = std::make_unique<BlockState>();
+  auto& threads = set_->threads;
+  while (threads.size() < num_threads_) threads.push_back(std::make_unique<BlockThread>());
   for (unsigned i = 0; i < num_threads_; ++i) {
-    BlockThread& thread = *threads_[i];
+    BlockThread& thread = *threads[i];
     thread.thread_index = {i % block_size.x, i / block_size.x % block_size.y, i / (block_size.x * block_size.y)};
     thread.block_index = block_index;
     thread.block_size = block_size;
@@ -160,14 +164,17 @@ void Block::Prepare(const dim3& grid_size, const dim3& block_size, const uint3& 
     thread.lane = i % kWarpSize;
     thread.waits_for = nullptr;
     thread.fiber.Prepare(&Block::ThreadMain, i);
-    state_->warps[thread.warp].live |= 1u << thread.lane;
+    set_->state.warps[thread.warp].live |= 1u << thread.lane;
     Wake(thread.warp, 1u << thread.lane);
   }
 }
 
-void Block::Run(const dim3& grid_size, const dim3& block_size, const uint3& block_index,
-                const std::function<void()>& body) {
+void Block::Run(uint64_t number, const dim3& grid_size, const dim3& block_size, const uint3& block_index,
+                size_t shared_bytes, const std::function<void()>& body) {
   body_ = &body;
+  num_threads_ = alive_ = block_size.x * block_size.y * block_size.z;
+  ChooseSet(number, num_threads_);
+  set_->shared.Begin(shared_bytes);
   Release(&start_order_);
   Prepare(grid_size, block_size, block_index);
   BlockThread& first = PickNext();
@@ -176,8 +183,6 @@ void Block::Run(const dim3& grid_size, const dim3& block_size, const uint3& bloc
   running_ = nullptr;
   current = nullptr;
   body_ = nullptr;
-  for (unsigned i = 0; i < num_threads_; ++i) threads_[i]->fiber.Retire();
-  if (UnderTsan()) past_states_.push_back(std::move(state_));
 }
 
 void Block::ThreadMain() {
@@ -191,20 +196,15 @@ void Block::ThreadMain() {
 
 void Block::Exit() {
   BlockThread& me = *running_;
-  if (!me.open_copies.empty()) Fail("a thread exits with a cp.async that it never committed", me.open_copies[0].where);
-  if (!me.copy_groups.empty()) {
-    for (const auto& group : me.copy_groups)
-      if (!group.empty()) Fail("a thread exits with a cp.async that it never waited for", group[0].where);
-    me.copy_groups.clear();
-  }
-  BlockState::Warp& warp = state_->warps[me.warp];
+  me.copies.RequireNone();
+  BlockState::Warp& warp = set_->state.warps[me.warp];
   warp.live &= ~(1u << me.lane);
   for (uint32_t left = warp.pending; left != 0; left &= left - 1) {
     const BlockState::WarpOp& op = warp.ops[std::countr_zero(left)];
     if (op.mask >> me.lane & 1) Fail("a lane exits while others of its mask wait for it", op.where);
   }
   --alive_;
-  BlockState::Barrier& all = state_->barriers[0];
+  BlockState::Barrier& all = set_->state.barriers[0];
   if (all.arrived != 0 && all.expected == 0 && all.arrived == alive_) ReleaseBarrier(all);
   Release(&end_order_);
   Fiber* next = &host_;
@@ -236,7 +236,7 @@ unsigned Block::MeetAtBarrier(unsigned id, unsigned expected, bool predicate, co
   Require(id < kBarriers, "a barrier's number is not below 16", where);
   Require(expected % kWarpSize == 0, "a barrier's number of threads is not a multiple of 32", where);
   BlockThread& me = *running_;
-  BlockState::Barrier& barrier = state_->barriers[id];
+  BlockState::Barrier& barrier = set_->state.barriers[id];
   const unsigned parity = barrier.generation % 2;
   if (barrier.arrived == 0) {
     barrier.first = where;
@@ -269,7 +269,7 @@ void MeetInWarp(uint32_t mask, const void* operand, void* result, WarpFunction f
 void Block::MeetInWarp(uint32_t mask, const void* operand, void* result, WarpFunction function,
                        const SourceLine& where) {
   BlockThread& me = *running_;
-  BlockState::Warp& warp = state_->warps[me.warp];
+  BlockState::Warp& warp = set_->state.warps[me.warp];
   Require(mask >> me.lane & 1, "a warp operation's mask leaves out the calling lane", where);
   Require((mask & ~warp.live) == 0, "a warp operation's mask names a lane that has exited or never was", where);
   const unsigned slot = static_cast<unsigned>(std::countr_zero(mask));

@@ -12,9 +12,11 @@
 #include <memory>
 #include <vector>
 
+#include "tests/cuda_on_cpu/async_copy.h"
 #include "tests/cuda_on_cpu/fail.h"
 #include "tests/cuda_on_cpu/fiber.h"
 #include "tests/cuda_on_cpu/order.h"
+#include "tests/cuda_on_cpu/shared_memory.h"
 #include "tests/cuda_on_cpu/thread.h"
 #include "tests/cuda_on_cpu/warp.h"
 
@@ -25,26 +27,15 @@ inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kMaxWarps = kMaxThreads / kWarpSize;
 inline constexpr unsigned kBarriers = 16;
 
-// A copy that cp.async has begun.
-struct AsyncCopy {
-  static constexpr size_t kBytes = 16;
-  void* destination;
-  const void* source;
-  bool zero_fill;
-  unsigned char seen[kBytes];  // the source as it was when the copy began
-  SourceLine where;
-};
-
 // A thread of the block with what only the emulation knows of it.
 struct BlockThread : Thread {
   Fiber fiber;
   const char* waits_for = nullptr;  // null: runs, can run, or has finished
   SourceLine waits_at;
-  std::vector<AsyncCopy> open_copies;               // not committed
-  std::vector<std::vector<AsyncCopy>> copy_groups;  // committed, oldest first
+  AsyncCopies copies;
 };
 
-// The synchronisation state of one block. ThreadSanitizer keeps what it knows by address: a new block needs new ones.
+// The synchronisation state of one block.
 struct BlockState {
   struct Barrier {
     unsigned arrived = 0;
@@ -75,17 +66,23 @@ struct BlockState {
   Warp warps[kMaxWarps];
 };
 
+// ThreadSanitizer keeps what it knows of a thread by its fiber, and of memory by its address. So that it sees races
+// between blocks, neighbouring blocks of a launch run on different fibers with different stacks, state and shared
+// memory: block i has those of set i % NumSets(). Where the sets come round, everything before is taken as ordered; so
+// races are found between blocks of the same round. Without ThreadSanitizer there is one set.
+inline constexpr unsigned kTsanFibers = 512;
+inline constexpr unsigned kMinTsanSets = 2;
+
 class Block {
  public:
   Block();
 
-  // Runs `body` as each thread of the block `block_index`.
-  void Run(const dim3& grid_size, const dim3& block_size, const uint3& block_index, const std::function<void()>& body);
-
   // Around the blocks of one launch: all that the host did before is seen by the threads, and theirs by it afterwards.
-  // Nothing orders one block after another.
   void BeginLaunch(const SourceLine& where);
   void EndLaunch();
+  // Runs `body` as each thread of the block `block_index`, the `number`th of the launch.
+  void Run(uint64_t number, const dim3& grid_size, const dim3& block_size, const uint3& block_index,
+           size_t shared_bytes, const std::function<void()>& body);
 
   void SetOrder(ThreadOrder order, uint64_t seed);
   ThreadOrder order() const { return order_; }
@@ -96,11 +93,13 @@ class Block {
   void MeetInWarp(uint32_t mask, const void* operand, void* result, WarpFunction function, const SourceLine& where);
 
   BlockThread& running() { return *running_; }
+  const SharedArena& shared() const { return set_->shared; }
   bool inside_launch() const { return body_ != nullptr; }
   uint64_t switches() const { return switches_; }
 
  private:
   static void ThreadMain();
+  void ChooseSet(uint64_t number, unsigned num_threads);
   void Prepare(const dim3& grid_size, const dim3& block_size, const uint3& block_index);
   void Exit();
   void Wait(const char* what, const SourceLine& where);
@@ -109,7 +108,13 @@ class Block {
   BlockThread& PickNext();
   [[noreturn]] void ReportDeadlock() const;
 
-  std::vector<std::unique_ptr<BlockThread>> threads_;
+  struct Set {
+    std::vector<std::unique_ptr<BlockThread>> threads;
+    BlockState state;
+    SharedArena shared;
+  };
+  std::vector<std::unique_ptr<Set>> sets_;
+  Set* set_ = nullptr;  // of the running block
   Fiber host_;
   BlockThread* running_ = nullptr;
   const std::function<void()>* body_ = nullptr;
@@ -118,9 +123,6 @@ class Block {
   uint32_t ready_lanes_[kMaxWarps] = {};
   unsigned num_threads_ = 0;
   unsigned alive_ = 0;
-  std::unique_ptr<BlockState> state_;
-  std::vector<std::unique_ptr<BlockState>>
-      past_states_;  // kept until the launch ends, so that addresses stay different
 
   ThreadOrder order_ = ThreadOrder::kForward;
   uint64_t random_ = 1;

@@ -1,6 +1,5 @@
 #include "tests/cuda_on_cpu/device_memory.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -36,7 +35,9 @@ void ForEachGuard(unsigned char* start, size_t bytes, auto&& visit) {
 
 void CheckGuards(unsigned char* start, size_t bytes, const SourceLine& where) {
   ForEachGuard(start, bytes, [&](const unsigned char* guard, size_t size) {
-    Require(std::all_of(guard, guard + size, [](unsigned char byte) { return byte == kGuard; }),
+    size_t intact = 0;
+    while (intact < size && guard[intact] == kGuard) ++intact;
+    Require(intact == size,
             guard < start ? "device memory was written before the start of an allocation"
                           : "device memory was written past the end of an allocation",
             where);

@@ -51,7 +51,9 @@ constinit thread_local Fiber* entered = nullptr;
 }  // namespace
 
 Fiber::~Fiber() {
-  if (stack_ != nullptr) munmap(stack_, kStackBytes);
+  if (stack_ == nullptr) return;
+  if (UnderTsan() && tsan_fiber_ != nullptr) __tsan_destroy_fiber(tsan_fiber_);
+  munmap(stack_, kStackBytes);
 }
 
 void Fiber::StandForThisThread() {
@@ -69,18 +71,13 @@ void Fiber::Prepare(void (*entry)(), unsigned number) {
     bytes_ = kStackBytes - kGuardBytes;
   }
   Unpoison(bottom_, bytes_);  // of frames that a finished fiber never returned from
-  if (UnderTsan()) tsan_fiber_ = __tsan_create_fiber(0);
+  if (UnderTsan() && tsan_fiber_ == nullptr) tsan_fiber_ = __tsan_create_fiber(0);
   auto** top = reinterpret_cast<void**>(stack_ + kStackBytes - 64 - number % 32 * 128);
   *--top = nullptr;  // entry's return address: it has none, and finds the stack aligned as after a call
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < kPreservedRegisters; ++i) *--top = nullptr;
   stack_pointer_ = top;
   fake_stack_ = nullptr;
-}
-
-void Fiber::Retire() {
-  if (UnderTsan() && tsan_fiber_ != nullptr) __tsan_destroy_fiber(tsan_fiber_);
-  tsan_fiber_ = nullptr;
 }
 
 void Fiber::Leave(Fiber& other, bool for_good) {

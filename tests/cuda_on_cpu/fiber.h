@@ -14,7 +14,6 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   // Makes the next SwitchTo begin at `entry`, which must never return. `number` spreads the stacks over cache sets.
-  // To ThreadSanitizer it is a new thread, begun by the caller.
   void Prepare(void (*entry)(), unsigned number);
 
   // Leaves this fiber, which runs now, for `other`; returns when somebody switches back.
@@ -27,8 +26,6 @@ class Fiber {
 
   // For the fiber that stands for the host thread, before the first switch.
   void StandForThisThread();
-  // After a fiber has finished and another one runs: ThreadSanitizer forgets the thread that it was.
-  void Retire();
 
  private:
   void Leave(Fiber& other, bool for_good);

@@ -36,15 +36,13 @@ void RunGrid(const dim3& grid, const dim3& block_size, size_t shared_bytes, cons
   if (block.order() == ThreadOrder::kReverse) std::reverse(order.begin(), order.end());
   if (block.order() == ThreadOrder::kRandom)
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[block.Random() % i]);
-  for (const uint64_t i : order) {
-    BeginSharedMemory(shared_bytes);
-    block.Run(grid, block_size,
-              {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
-               static_cast<unsigned>(i / (uint64_t{grid.x} * grid.y))},
-              thread_body);
+  for (uint64_t number = 0; number < order.size(); ++number) {
+    const uint64_t i = order[number];
+    const uint3 index = {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+                         static_cast<unsigned>(i / (uint64_t{grid.x} * grid.y))};
+    block.Run(number, grid, block_size, index, shared_bytes, thread_body);
   }
   block.EndLaunch();
-  EndSharedMemory();
   CheckDeviceMemory(where);
   ++counts.launches;
   counts.blocks += order.size();

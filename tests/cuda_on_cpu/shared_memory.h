@@ -23,8 +23,23 @@ T& SharedStruct(SourceLine where = SourceLine::current()) {
 // Aborts unless all of [start, start + bytes) lies in it.
 void RequireShared(const void* start, size_t bytes, const SourceLine& where);
 
-// Of the launcher. Begin: for the next block of a launch that gives `bytes`. End: after the last.
-void BeginSharedMemory(size_t bytes);
-void EndSharedMemory();
+// The bytes themselves.
+class SharedArena {
+ public:
+  SharedArena() = default;
+  ~SharedArena();
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+
+  // For the next block: `bytes` of NaN.
+  void Begin(size_t bytes);
+
+  unsigned char* start() const { return start_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  unsigned char* start_ = nullptr;
+  size_t bytes_ = 0;
+};
 
 }  // namespace sluice::cuda_on_cpu
