@@ -7,7 +7,7 @@ namespace sluice::cuda {
 
 enum class WeightFormat : uint8_t { kF32, kBF16, kF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ4_K, kQ6_K };
 
-// [n, k] in device memory, in the layout of PackedBytes / PackWeights (weight_packing.h).
+// [n, k] in device memory, in the layout of weight_layout.h, which PackedBytes / PackWeights (weight_packing.h) make.
 struct WeightMatrix {
   const void* data = nullptr;  // 256-byte aligned
   WeightFormat format = WeightFormat::kBF16;

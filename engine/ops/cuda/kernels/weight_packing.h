@@ -9,13 +9,13 @@
 
 namespace sluice::cuda {
 
-// Bytes of a packed [n, k] matrix. n and k may be anything; the packing pads as its kernels need.
+// Bytes of a packed [n, k] matrix. n may be anything; k a multiple of 8 (kF32: anything), of the block's length (32, or
+// 256 for the K formats) where the format has blocks.
 int64_t PackedBytes(WeightFormat format, int32_t n, int32_t k, bool gated);
 
 // Packs rows that come in the file's own form of the format (f32, bf16, f16: row-major values; quantised: the blocks of
 // GGUF, row by row). `parts` are the bytes of one or more matrices stacked one below the other, each a whole number of
-// rows; with `gated` exactly two of equal shape, gate and up. Writes PackedBytes bytes. REQUIRES: for block-quantised
-// formats, k is a multiple of the block's length (32, or 256 for the K formats).
+// rows; with `gated` exactly two of equal shape, gate and up. Writes PackedBytes bytes, the padding included.
 void PackWeights(WeightFormat format, int32_t n, int32_t k, bool gated, std::span<const std::span<const uint8_t>> parts,
                  std::span<std::byte> packed);
 

@@ -1,0 +1,72 @@
+#include "engine/ops/cuda/kernels/gemm.h"
+#include "engine/ops/cuda/kernels/gemm_product.h"
+#include "engine/ops/cuda/kernels/weight_tiles.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+template <class Launch>
+void WithFormat(WeightFormat format, const Launch& launch) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return;  // has no tiles
+    case WeightFormat::kBF16:
+      return launch(BF16Weights());
+    case WeightFormat::kF16:
+      return launch(F16Weights());
+    case WeightFormat::kQ8_0:
+      return launch(Q8_0Weights());
+    case WeightFormat::kQ4_0:
+      return launch(Q4_0Weights());
+    case WeightFormat::kQ4_1:
+      return launch(Q4_1Weights());
+    case WeightFormat::kQ5_0:
+      return launch(Q5_0Weights());
+    case WeightFormat::kQ4_K:
+      return launch(Q4_KWeights());
+    case WeightFormat::kQ6_K:
+      return launch(Q6_KWeights());
+  }
+}
+
+}  // namespace
+
+void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream) {
+  const GemmArgs& gemm = product.gemm;
+  if (gemm.m == 0 || gemm.w.n == 0 || product.num_batches == 0) return;
+  if (gemm.w.format == WeightFormat::kF32) return LaunchF32(product, stream);
+  int32_t tokens = gemm.m;  // of a matrix
+  if (product.num_experts > 0) tokens = gemm.m / product.num_experts + 1;
+  WithFormat(gemm.w.format, [&]<class F>(F) { LaunchSkinny<F>(product, tokens, stream); });
+}
+
+Product ToProduct(const GemmArgs& args) { return {.gemm = args}; }
+
+Product ToProduct(const BatchedGemmArgs& args) {
+  return {.gemm = args.each,
+          .num_batches = args.num_batches,
+          .x_batch_stride = args.x_batch_stride,
+          .out_batch_stride = args.out_batch_stride,
+          .w_bytes = args.w_batch_bytes};
+}
+
+Product ToProduct(const GroupedGemmArgs& args) {
+  return {.gemm = args.each,
+          .w_bytes = args.w_expert_bytes,
+          .num_experts = args.num_experts,
+          .expert_starts = args.expert_starts,
+          .input_rows = args.input_rows,
+          .input_scale = args.input_scale};
+}
+
+void LaunchGemm(const GemmArgs& args, Stream stream) { LaunchProduct(ToProduct(args), GemmKernel::kFastest, stream); }
+
+void LaunchBatchedGemm(const BatchedGemmArgs& args, Stream stream) {
+  LaunchProduct(ToProduct(args), GemmKernel::kFastest, stream);
+}
+
+void LaunchGroupedGemm(const GroupedGemmArgs& args, Stream stream) {
+  LaunchProduct(ToProduct(args), GemmKernel::kFastest, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,7 @@
+#include "engine/ops/cuda/kernels/skinny_gemm.cuh"
+
+namespace sluice::cuda {
+
+template void LaunchSkinny<Q4_0Weights>(const Product& product, int32_t tokens, Stream stream);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,147 @@
+// Products for few tokens: bound by reading the weights, which go from global memory straight into mma operands.
+#pragma once
+
+#include "engine/ops/cuda/kernels/gemm_product.cuh"
+#include "engine/ops/cuda/kernels/gemm_step.cuh"
+
+namespace sluice::cuda {
+
+// A warp a slice of K.
+inline constexpr int kSkinnyThreads = 32 * kSlices;
+
+template <int kRowTiles, int kTokenTiles>
+struct SkinnyShared {
+  // Rows far enough apart that the stores of a warp do not meet in a bank.
+  static constexpr int kStride = kTokenTiles == 1 ? 8 : kTokenTiles * 8 + 8;
+  float sums[kSlices][kRowTiles * kTileRows][kStride];
+};
+
+// x of one step straight from global memory, where all blocks find the same rows in cache.
+template <int kTokenTiles>
+struct GlobalX {
+  const std::byte* rows[kTokenTiles];  // of the lane's tokens, from its first value on
+  int32_t k = 0;                       // of the step
+  int32_t end = 0;                     // values of k that are left from there
+  __device__ __forceinline__ uint2 operator()(int t, int j) const {
+    if (16 * j + 4 * static_cast<int>(threadIdx.x % 4) >= end) return {0, 0};
+    return __ldg(reinterpret_cast<const uint2*>(rows[t] + (k + 16 * j) * int64_t{2}));
+  }
+};
+
+// A K tile of each of a block's row tiles, in registers.
+template <class F, int kRowTiles>
+struct TileRegisters {
+  static constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
+  typename F::Header headers[kRowTiles];
+  typename F::Payload payloads[kLayout.steps][kRowTiles];
+
+  // `tiles`: the first K tile of each row tile.
+  __device__ __forceinline__ void Load(const std::byte* const (&tiles)[kRowTiles], int32_t k_tile) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const std::byte* tile = tiles[r] + int64_t{k_tile} * kLayout.bytes();
+      headers[r] = F::template LoadHeader<GlobalMemory>(tile, lane);
+#pragma unroll
+      for (int s = 0; s < kLayout.steps; ++s)
+        payloads[s][r] =
+            F::template LoadPayload<GlobalMemory>(tile + kLayout.header_bytes + s * kLayout.payload_bytes, lane);
+    }
+  }
+};
+
+// blockIdx: (tile of kTokenTiles * 8 places, kRowTiles row tiles, batch). A warp keeps `kAhead` K tiles of its slice in
+// flight.
+template <class F, int kRowTiles, int kTokenTiles, int kAhead>
+__global__ void __launch_bounds__(kSkinnyThreads) SkinnyKernel(const __grid_constant__ Product product) {
+  using Shared = SkinnyShared<kRowTiles, kTokenTiles>;
+  SLUICE_SHARED(Shared, shared);
+  constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
+  const Places places = CoverPlaces<kTokenTiles * 8>(product);
+  if (places.count <= 0) return;
+  const WeightMatrix& w = product.gemm.w;
+  const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, q = lane % 4;
+  const int slice = static_cast<int>(threadIdx.x / 32);
+  const int32_t row_tiles = RowTiles(w.n, w.gated), k_tiles = KTiles(kLayout, w.k);
+  const int32_t first_row_tile = static_cast<int32_t>(blockIdx.y) * kRowTiles;
+
+  // Tiles and tokens beyond the last are read as the last, and not written.
+  const std::byte* tiles[kRowTiles];
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+    tiles[r] = Matrix(product, places) + int64_t{min(first_row_tile + r, row_tiles - 1)} * k_tiles * kLayout.bytes();
+  GlobalX<kTokenTiles> x;
+#pragma unroll
+  for (int t = 0; t < kTokenTiles; ++t)
+    x.rows[t] = static_cast<const std::byte*>(XRow(product, places, places.first + min(t * 8 + g, places.count - 1))) +
+                q * 4 * 2;
+
+  const int32_t end = SliceStart(slice + 1, k_tiles);
+  float sums[kRowTiles][kTokenTiles][4] = {};
+  TileRegisters<F, kRowTiles> ahead[kAhead];
+  int32_t k_tile = SliceStart(slice, k_tiles);
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i)
+    if (k_tile + i < end) ahead[i].Load(tiles, k_tile + i);
+  for (; k_tile < end; k_tile += kAhead) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (k_tile + i >= end) break;
+#pragma unroll
+      for (int s = 0; s < kLayout.steps; ++s) {
+        x.k = (k_tile + i) * kLayout.k() + s * kStepK;
+        x.end = w.k - x.k;
+        MultiplyStep<F>(ahead[i].headers, s, ahead[i].payloads[s], x, sums);
+      }
+      if (k_tile + i + kAhead < end) ahead[i].Load(tiles, k_tile + i + kAhead);
+    }
+  }
+
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int t = 0; t < kTokenTiles; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2)
+        *reinterpret_cast<float2*>(&shared.sums[slice][r * kTileRows + g + i / 2 * 8][t * 8 + q * 2]) =
+            make_float2(sums[r][t][i], sums[r][t][i + 1]);
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kRowTiles * 8 * kTokenTiles * 8; i += kSkinnyThreads) {
+    const int row = i % 8, r = i / 8 % kRowTiles, token = i / (8 * kRowTiles);
+    if (token >= places.count || first_row_tile + r >= row_tiles) continue;
+    float low = 0, high = 0;
+#pragma unroll
+    for (int s = 0; s < kSlices; ++s) {
+      low += shared.sums[s][r * kTileRows + row][token];
+      high += shared.sums[s][r * kTileRows + row + 8][token];
+    }
+    Finish(product, places, places.first + token, first_row_tile + r, row, low, high);
+  }
+}
+
+template <class F, int kRowTiles, int kTokenTiles, int kAhead>
+void LaunchSkinnyTile(const Product& product, Stream stream) {
+  const GemmArgs& gemm = product.gemm;
+  const int32_t row_blocks = (RowTiles(gemm.w.n, gemm.w.gated) + kRowTiles - 1) / kRowTiles;
+  const dim3 grid(PlaceTiles(product, kTokenTiles * 8), row_blocks, product.num_batches);
+  SLUICE_LAUNCH((SkinnyKernel<F, kRowTiles, kTokenTiles, kAhead>), grid, kSkinnyThreads,
+                sizeof(SkinnyShared<kRowTiles, kTokenTiles>), stream, product);
+}
+
+template <class F>
+void LaunchSkinny(const Product& product, int32_t tokens, Stream stream) {
+  // About 64 bytes in flight a lane, 128 with one row tile.
+  constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
+  constexpr int kAhead = kLayout.bytes() >= 2048 ? 1 : kLayout.bytes() >= 1024 ? 2 : 4;
+  if (tokens <= 8) {
+    LaunchSkinnyTile<F, 1, 1, (kAhead == 1 && kLayout.steps == 1) ? 2 : kAhead>(product, stream);
+  } else if (tokens <= 16) {
+    LaunchSkinnyTile<F, 1, 2, kAhead>(product, stream);
+  } else if (tokens <= 32) {
+    LaunchSkinnyTile<F, 2, 4, kAhead / 2 < 1 ? 1 : kAhead / 2>(product, stream);
+  } else {
+    LaunchSkinnyTile<F, 2, 8, 1>(product, stream);
+  }
+}
+
+}  // namespace sluice::cuda
