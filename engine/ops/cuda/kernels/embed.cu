@@ -1,0 +1,30 @@
+#include <cstdint>
+
+#include "engine/ops/cuda/kernels/cuda_language.h"
+#include "engine/ops/cuda/kernels/embed.h"
+#include "engine/ops/cuda/kernels/weight_element.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// blockIdx.x: row; blockIdx.y: kThreads of its columns.
+__global__ void __launch_bounds__(kThreads) EmbedKernel(const __grid_constant__ EmbedArgs args) {
+  const int32_t d = args.table.k, column = blockIdx.y * kThreads + threadIdx.x, id = args.ids[blockIdx.x];
+  if (column >= d) return;
+  const bool exists = id >= 0 && id < args.table.n;
+  const float value = exists ? WeightElement(args.table, id, column) * args.scale : NAN;
+  float& x = args.x[int64_t{blockIdx.x} * d + column];
+  x = args.accumulate ? __fadd_rn(x, value) : value;
+}
+
+}  // namespace
+
+void LaunchEmbed(const EmbedArgs& args, Stream stream) {
+  if (args.num_rows == 0) return;
+  const dim3 grid(unsigned(args.num_rows), unsigned((args.table.k + kThreads - 1) / kThreads));
+  SLUICE_LAUNCH(EmbedKernel, grid, dim3(kThreads), 0, stream, args);
+}
+
+}  // namespace sluice::cuda
