@@ -31,7 +31,7 @@ void WithFormat(WeightFormat format, const Launch& launch) {
 
 }  // namespace
 
-void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream) {
+void LaunchProduct(const Product& product, [[maybe_unused]] GemmKernel kernel, Stream stream) {
   const GemmArgs& gemm = product.gemm;
   if (gemm.m == 0 || gemm.w.n == 0 || product.num_batches == 0) return;
   if (gemm.w.format == WeightFormat::kF32) return LaunchF32(product, stream);

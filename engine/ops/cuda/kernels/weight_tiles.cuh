@@ -72,7 +72,7 @@ template <class To, class From>
 __device__ __forceinline__ To BitsAs(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
-  memcpy(&to, &from, sizeof(to));
+  memcpy(static_cast<void*>(&to), &from, sizeof(to));
   return to;
 }
 
