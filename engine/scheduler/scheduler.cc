@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "engine/base/check.h"
 #include "engine/error_reason.h"
 #include "engine/scheduler/kv_blocks.h"
@@ -172,7 +171,10 @@ void Scheduler::Schedule(Sequence* s, int32_t num_tokens, int32_t* budget) {
 
 bool Scheduler::Grow(Sequence* s) {
   const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
-  return absl::c_all_of(s->block_tables, [&](BlockTable& table) { return table.GrowTo(num_entries); });
+  for (BlockTable& table : s->block_tables) {
+    if (!table.GrowTo(num_entries)) return false;
+  }
+  return true;
 }
 
 void Scheduler::DropUnreachable(Sequence* s) {

@@ -20,6 +20,15 @@ class RandomWorkloadTest : public ::testing::TestWithParam<int> {
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
   bool OneIn(int n) { return Uniform(1, n) == 1; }
 
+  std::vector<AttentionMask> RandomGroups() {
+    std::vector<AttentionMask> groups(size_t(Uniform(1, 4)));
+    for (AttentionMask& mask : groups) {
+      const MaskKind kinds[] = {MaskKind::kFull, MaskKind::kWindow, MaskKind::kChunk};
+      mask = {kinds[Uniform(0, 2)], OneIn(5) ? 1 : Uniform(2, 80)};
+    }
+    return groups;
+  }
+
   EngineOptions RandomOptions() {
     EngineOptions options;
     options.vocab_size = Uniform(20, 200);
@@ -27,11 +36,12 @@ class RandomWorkloadTest : public ::testing::TestWithParam<int> {
     if (OneIn(2)) options.eos_token_ids.push_back(options.vocab_size - 2);
     options.block_size = OneIn(3) ? 1 : Uniform(2, 16);
     options.max_model_len = Uniform(20, 200);
-    const int32_t full = BlocksFor(options.max_model_len, options.block_size);
-    options.num_blocks = Uniform(full, 3 * full);
     options.max_num_seqs = Uniform(1, 16);
     options.max_num_batched_tokens = std::max(options.max_num_seqs, OneIn(2) ? 7 : Uniform(1, 64));
     options.max_prefill_tokens_beside_decodes = OneIn(2) ? 0 : Uniform(1, 16);
+    if (!OneIn(4)) options.kv_groups = RandomGroups();
+    const int32_t peak = int32_t(PeakBlocks(options.max_model_len, options));
+    options.num_blocks = Uniform(peak, 3 * peak);
     return options;
   }
 
