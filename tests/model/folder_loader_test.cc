@@ -82,7 +82,7 @@ std::unique_ptr<Runner> NewRunner(const LoadedModel& model) {
   options.kv.kv_memory_bytes = 1 << 20;
   options.kv.dtype = KvDType::kF32;
   options.kv.max_num_seqs = 4;
-  options.max_num_batched_tokens = 32;
+  options.kv.max_num_batched_tokens = 32;
   absl::StatusOr<std::unique_ptr<Runner>> runner = LoadRunner(model, NewReferenceOps(), options);
   EXPECT_TRUE(runner.ok()) << runner.status();
   return *std::move(runner);

@@ -358,7 +358,7 @@ TEST_F(ModelLoaderTest, ARunnerComesOutAndGeneratesTheSameFromAFileReadTwice) {
   LoadRunnerOptions options;
   options.kv.kv_memory_bytes = 1 << 20;
   options.kv.max_num_seqs = 4;
-  options.max_num_batched_tokens = 32;
+  options.kv.max_num_batched_tokens = 32;
   std::vector<int32_t> tokens[2];
   for (std::vector<int32_t>& out : tokens) {
     const LoadedModel model = Load({});

@@ -1,5 +1,6 @@
 #include "engine/scheduler/block_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -146,6 +147,30 @@ TEST(BlockTableTest, GivesItsBlocksBackWhenItGoes) {
     ASSERT_TRUE(table.GrowTo(4));
     EXPECT_EQ(pool.num_live(), 4);
   }
+  EXPECT_EQ(pool.num_live(), 0);
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, ADroppedFrontBlockServesAgainWhileItIsWantedAndThenGoesBack) {
+  BlockPool pool(6);
+  BlockTable table(&pool);
+  ASSERT_TRUE(table.GrowTo(3));
+  const std::vector<int32_t> blocks(table.blocks().begin(), table.blocks().end());
+  table.DropFront(2, 4);
+  EXPECT_THAT(table.blocks(), ::testing::ElementsAre(-1, -1, blocks[2], blocks[0]));
+  EXPECT_EQ(table.num_dropped(), 2);
+  EXPECT_EQ(table.num_held(), 2);
+  EXPECT_EQ(pool.num_live(), 2);
+  table.DropFront(2, 4);  // done already
+  EXPECT_EQ(table.size(), 4);
+  table.DropFront(4, 4);
+  EXPECT_EQ(table.num_held(), 0);
+  EXPECT_EQ(pool.num_live(), 0);
+  EXPECT_TRUE(table.GrowTo(6));
+  EXPECT_EQ(pool.num_live(), 2);
+  table.Clear();
+  EXPECT_EQ(table.size(), 0);
+  EXPECT_EQ(table.num_dropped(), 0);
   EXPECT_EQ(pool.num_live(), 0);
   pool.CheckInvariants();
 }
