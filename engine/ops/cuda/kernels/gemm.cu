@@ -29,15 +29,27 @@ void WithFormat(WeightFormat format, const Launch& launch) {
   }
 }
 
+// Tiles of 128 x 128 read least, but below some number of them most of the processors would have none.
+bool IsWorthTiles(const Product& product, int32_t tokens) {
+  constexpr int64_t kMinTiles = 48;
+  const int64_t row_blocks = (RowTiles(product.gemm.w.n, product.gemm.w.gated) + 7) / 8;
+  return tokens > 64 && (int64_t{product.gemm.m} + 127) / 128 * row_blocks * product.num_batches >= kMinTiles;
+}
+
 }  // namespace
 
-void LaunchProduct(const Product& product, [[maybe_unused]] GemmKernel kernel, Stream stream) {
+void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream) {
   const GemmArgs& gemm = product.gemm;
   if (gemm.m == 0 || gemm.w.n == 0 || product.num_batches == 0) return;
   if (gemm.w.format == WeightFormat::kF32) return LaunchF32(product, stream);
-  int32_t tokens = gemm.m;  // of a matrix
-  if (product.num_experts > 0) tokens = gemm.m / product.num_experts + 1;
-  WithFormat(gemm.w.format, [&]<class F>(F) { LaunchSkinny<F>(product, tokens, stream); });
+  const int32_t tokens = product.num_experts == 0 ? gemm.m : gemm.m / product.num_experts + 1;  // of a matrix
+  WithFormat(gemm.w.format, [&]<class F>(F) {
+    if (kernel == GemmKernel::kTiled || (kernel == GemmKernel::kFastest && IsWorthTiles(product, tokens))) {
+      LaunchTiled<F>(product, stream);
+    } else {
+      LaunchSkinny<F>(product, tokens, stream);
+    }
+  });
 }
 
 Product ToProduct(const GemmArgs& args) { return {.gemm = args}; }

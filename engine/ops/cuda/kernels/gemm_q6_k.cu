@@ -1,7 +1,9 @@
 #include "engine/ops/cuda/kernels/skinny_gemm.cuh"
+#include "engine/ops/cuda/kernels/tiled_gemm.cuh"
 
 namespace sluice::cuda {
 
 template void LaunchSkinny<Q6_KWeights>(const Product& product, int32_t tokens, Stream stream);
+template void LaunchTiled<Q6_KWeights>(const Product& product, Stream stream);
 
 }  // namespace sluice::cuda
