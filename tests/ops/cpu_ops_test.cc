@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/cpu_info.h"
+#include "engine/ops/cpu/kv_cache.h"
 #include "engine/ops/reference/reference_ops.h"
+#include "tests/ops/gone_blocks.h"
 #include "tests/ops/layer_harness.h"
 
 namespace sluice {
@@ -172,20 +174,35 @@ TEST(CpuAttention, LongContextsAgreeWithTheReference) {
 }
 
 // Blocks that no later query can reach are given away and written by others.
-TEST(CpuAttention, AWindowNeverReadsBlocksThatAreGone) {
-  LayerConfig config;
-  config.mask = {MaskKind::kWindow, 20};
-  auto ops = MakeCpuOps(2);
-  LayerHarness whole(config, ops.get()), forgetful(config, ops.get());
-  Trace want, got;
-  whole.RunStep({{0, 100}}, &want);
-  forgetful.RunStep({{0, 100}}, &got);
-  forgetful.Forget(0, 100 - 20 + 1);
-  for (int i = 0; i < 10; ++i) {
-    whole.RunStep({{0, 1}}, &want);
-    forgetful.RunStep({{0, 1}}, &got);
+TEST(CpuAttention, NoBlockThatIsGoneIsRead) {
+  for (const AttentionMask& mask : kForgetfulMasks) {
+    for (const auto& [block_size, kv] : {std::pair(16, KvDType::kF16), {32, KvDType::kF32}, {96, KvDType::kBF16}}) {
+      SCOPED_TRACE(testing::Message() << int(mask.kind) << " " << mask.size << " in blocks of " << block_size);
+      LayerConfig config;
+      config.mask = mask, config.block_size = block_size, config.kv = kv;
+      for (auto& ops : {MakeCpuOps(2), NewReferenceOps()}) {
+        LayerHarness whole(config, ops.get()), forgetful(config, ops.get());
+        ExpectSameBits(RunForgetting<Trace>(&forgetful, TwoInTurns(), mask),
+                       RunForgetting<Trace>(&whole, TwoInTurns(), AttentionMask{}));
+      }
+    }
   }
-  ExpectSameBits(got, want);
+}
+
+TEST(CpuKvCache, LayersOfOneStorageShareItsMemory) {
+  KvCacheShape shape{{{2, 32, 32, 0}, {2, 32, 32, 1}, {2, 32, 32, 0}, {1, 16, 0}, {1, 16, 0}}, 4, 16, KvDType::kF16};
+  EXPECT_EQ(shape.bytes(), (2 * 2 * 64 + 2 * 16) * 4 * 16 * 2);
+  EXPECT_EQ(shape.StorageOwner(1), 1u);
+  EXPECT_EQ(shape.StorageOwner(2), 0u);
+  EXPECT_EQ(shape.StorageOwner(4), 4u) << "-1 is shared with nobody";
+  auto ops = MakeCpuOps();
+  const std::unique_ptr<KvCache> made = ops->NewKvCache(shape).value();
+  const auto& kv = static_cast<const CpuKvCache&>(*made);
+  EXPECT_EQ(kv.page(2, 3, 1, 0), kv.page(0, 3, 1, 0));
+  EXPECT_NE(kv.page(1, 3, 1, 0), kv.page(0, 3, 1, 0));
+  EXPECT_NE(kv.page(4, 0, 0, 0), kv.page(3, 0, 0, 0));
+  shape.layers[3].storage = 1;
+  EXPECT_THAT(std::string(ops->NewKvCache(shape).status().message()), testing::HasSubstr("layers 1 and 3"));
 }
 
 TEST(CpuOps, RefusesWhatItCannotHold) {

@@ -8,6 +8,7 @@
 #include "engine/base/cpu_info.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
+#include "tests/ops/gone_blocks.h"
 #include "tests/ops/layer_harness.h"
 #include "tests/ops/mla_harness.h"
 
@@ -237,21 +238,22 @@ TEST(MlaTest, LongContextsGiveTheSameBitsHoweverTheWorkIsShared) {
 }
 
 // Blocks that no later query can reach are given away and written by others.
-TEST(MlaTest, AWindowNeverReadsBlocksThatAreGone) {
-  for (const int32_t expand_from : {INT32_MAX, 1}) {
-    MlaConfig config;
-    config.mask = {MaskKind::kWindow, 20}, config.expand_from = expand_from, config.prompt_len = 1000;
-    auto ops = MakeCpuOps();
-    MlaHarness whole(config, ops.get()), forgetful(config, ops.get());
-    MlaTrace want, got;
-    whole.RunStep({{0, 100}}, &want);
-    forgetful.RunStep({{0, 100}}, &got);
-    forgetful.Forget(0, 100 - 20 + 1);
-    for (int i = 0; i < 10; ++i) {
-      whole.RunStep({{0, 1}}, &want);
-      forgetful.RunStep({{0, 1}}, &got);
+TEST(MlaTest, NoBlockThatIsGoneIsRead) {
+  for (const AttentionMask& mask : kForgetfulMasks) {
+    for (const int32_t expand_from : {INT32_MAX, 1}) {
+      for (const int block_size : {16, 32}) {
+        SCOPED_TRACE(testing::Message() << int(mask.kind) << " " << mask.size << " in blocks of " << block_size
+                                        << ", expanded from " << expand_from);
+        MlaConfig config;
+        config.mask = mask, config.block_size = block_size;
+        config.expand_from = expand_from, config.prompt_len = 200;
+        for (auto& ops : {MakeCpuOps(), NewReferenceOps()}) {
+          MlaHarness whole(config, ops.get()), forgetful(config, ops.get());
+          ExpectSameBits(RunForgetting<MlaTrace>(&forgetful, TwoInTurns(), mask),
+                         RunForgetting<MlaTrace>(&whole, TwoInTurns(), AttentionMask{}));
+        }
+      }
     }
-    ExpectSameBits(got, want);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "engine/ops/ops.h"
@@ -50,9 +51,13 @@ class PagedBatch {
     tables_.clear();
   }
 
-  // Blocks of positions before `position` are taken away from the table, as for a window layer.
+  // Blocks of positions before `position` are taken away from the table, as for a window layer. They are the next to be
+  // handed out.
   void Forget(int sequence, int position) {
-    for (int i = 0; i < position / block_size_; ++i) tables_[sequence][static_cast<size_t>(i)] = -1;
+    for (int i = 0; i < position / block_size_; ++i) {
+      const int32_t block = std::exchange(tables_[sequence][static_cast<size_t>(i)], -1);
+      if (block >= 0) free_blocks_.push_back(block);
+    }
   }
 
   // The next step. `prompt_len` and `rope_length` of a sequence.
