@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/hand_over.h"
 #include "engine/base/mutex.h"
 #include "server/status.h"
 
@@ -38,7 +37,6 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
       });
     }
     reactor->Update();
-    HandOver(reactor.get());
     return reactor.get();
   }
 
@@ -46,7 +44,6 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   WatchReactor(HealthState* health, const std::string& service) : health_(*health), service_(service) {}
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     {
       MutexLock lock(&mutex_);
       writing_ = false;
@@ -55,12 +52,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     Update();
   }
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     MutexLock lock(&mutex_);
     FinishLocked(absl::CancelledError("the client is gone"));
   }
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     std::shared_ptr<WatchReactor> self;  // goes last
     MutexLock lock(&mutex_);
     health_.Unsubscribe(subscription_);

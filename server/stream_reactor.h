@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/hand_over.h"
 #include "engine/base/mutex.h"
 #include "server/metrics.h"
 #include "server/reply_options.h"
@@ -38,10 +37,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   }
 
   // Before the first event and before gRPC gets to know the reactor.
-  void SetOptions(ReplyOptions options) {
-    options_ = std::move(options);
-    HandOver(this);
-  }
+  void SetOptions(ReplyOptions options) { options_ = std::move(options); }
 
   void Send(v1::Started started) override {
     Response event;
@@ -85,7 +81,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   explicit StreamReactor(grpc::CallbackServerContext* context) : context_(context) {}
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     bool gone = false;
     {
       MutexLock lock(&mutex_);
@@ -103,7 +98,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   }
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     {
       MutexLock lock(&mutex_);
       if (finished_) return;
@@ -113,7 +107,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     std::shared_ptr<StreamReactor> self;  // goes last
     MutexLock lock(&mutex_);
     self = std::move(self_);

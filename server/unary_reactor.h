@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "engine/base/hand_over.h"
 #include "engine/base/mutex.h"
 #include "server/fold_events.h"
 #include "server/metrics.h"
@@ -30,10 +29,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   }
 
   // Before the first event and before gRPC gets to know the reactor.
-  void SetOptions(ReplyOptions options) {
-    options_ = std::move(options);
-    HandOver(this);
-  }
+  void SetOptions(ReplyOptions options) { options_ = std::move(options); }
 
   void Send(v1::Started started) override { Fold(std::move(started)); }
   void Send(v1::Delta delta) override { Fold(std::move(delta)); }
@@ -48,7 +44,6 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   UnaryReactor(grpc::CallbackServerContext* context, Response* response) : context_(context), response_(response) {}
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     {
       MutexLock lock(&mutex_);
       if (finished_) return;
@@ -58,7 +53,6 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    TakeOver(this);
     std::shared_ptr<UnaryReactor> self;  // goes last
     MutexLock lock(&mutex_);
     self = std::move(self_);

@@ -57,25 +57,6 @@ void Prepare(grpc::ClientContext& context, const CallOptions& options) {
   for (const auto& [key, value] : options.metadata) context.AddMetadata(key, value);
 }
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#endif
-
-// gRPC starts a stream's first reaction after StartCall and each next one after the one before has returned, on any of
-// its threads. ThreadSanitizer does not see the locks in its libraries that make it so and has to be told: whoever
-// takes over sees all that was done before the object was handed over.
-void HandOver([[maybe_unused]] void* object) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release(object);
-#endif
-}
-void TakeOver([[maybe_unused]] void* object) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(object);
-#endif
-}
-
 // One stream of either kind: both responses have the same four events.
 template <class Response>
 class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response> {
@@ -100,11 +81,9 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
   void OnReadDone(bool ok) override {
-    TakeOver(this);
     if (!ok) {
       unreadable_ = response_.GetReflection()->GetUnknownFields(response_).empty();
       if (unreadable_) Cancel();
-      HandOver(this);
       return;
     }
     switch (response_.event_case()) {
@@ -128,7 +107,6 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
   void OnDone(const grpc::Status& status) override {
-    TakeOver(this);
     status_ = ToAbsl(status, target_);
     if (unreadable_) status_ = absl::InternalError("the server sent an event that is not valid protobuf");
     if (status_.ok() && !completed_) status_ = absl::DataLossError("the stream ended without its last event");
@@ -143,7 +121,6 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   // messages are read. Parsing clears response_ first, the end leaves it as it was: with this mark.
   void ReadNext() {
     response_.GetReflection()->MutableUnknownFields(&response_)->AddVarint(1, 0);
-    HandOver(this);
     this->StartRead(&response_);
   }
 
