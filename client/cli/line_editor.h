@@ -11,7 +11,8 @@ struct history;
 
 namespace sluice::cli {
 
-// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal; Ctrl-Z suspends as everywhere.
+// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal; Ctrl-Z suspends as everywhere. For as long
+// as the editor lives a Ctrl-C between lines throws away nothing of the terminal's output or input.
 class LineEditor {
  public:
   enum class Result {

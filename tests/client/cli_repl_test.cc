@@ -1,5 +1,6 @@
 // The conversation at a terminal of its own.
 #include <gtest/gtest.h>
+#include <termios.h>
 
 #include "tests/client/fake_server.h"
 #include "tests/client/subprocess.h"
@@ -70,6 +71,21 @@ TEST_F(Repl, CtrlCStopsTheAnswerAndTheConversationGoesOn) {
   process.Type("/bye\r");
   EXPECT_EQ(process.Wait().code, 0);
   EXPECT_EQ(Messages(1), "USER: Talk|ASSISTANT: never ending|USER: Again") << "what came is kept";
+}
+
+TEST_F(Repl, CtrlCIsAKeyAtThePromptAndASignalThatFlushesNothingElsewhere) {
+  server_->Script({SayAndHang({"never ending"})});
+  Process process = Start();
+  EXPECT_EQ(process.TerminalModes() & ISIG, 0u);
+  process.Type("Talk\r");
+  process.Expect("never ending");
+  EXPECT_EQ(process.TerminalModes() & (ISIG | NOFLSH), unsigned(ISIG | NOFLSH));
+  process.Type(kCtrlC);
+  process.Expect("> ");
+  EXPECT_EQ(process.TerminalModes() & ISIG, 0u);
+  process.Type(kCtrlD);
+  EXPECT_EQ(process.Wait().code, 0);
+  EXPECT_EQ(process.TerminalModes() & (ISIG | NOFLSH), unsigned(ISIG)) << "given back as it was";
 }
 
 TEST_F(Repl, CtrlCAtThePromptThrowsTheLineAway) {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -134,6 +135,12 @@ Process::~Process() {
 void Process::Signal(int signal) { kill(pid_, signal); }
 
 void Process::Type(const std::string& keys) { ASSERT_EQ(write(in_, keys.data(), keys.size()), ssize_t(keys.size())); }
+
+unsigned Process::TerminalModes() const {
+  termios modes{};
+  if (tcgetattr(in_, &modes) != 0) std::abort();  // either end of a pseudoterminal knows
+  return modes.c_lflag;
+}
 
 void Process::CloseStdout() {
   close(out_);

@@ -33,6 +33,8 @@ class Process {
   void Signal(int signal);
   // Types at the terminal.
   void Type(const std::string& keys);
+  // The local modes (c_lflag of termios) that the program has given its terminal.
+  unsigned TerminalModes() const;
   // Until stdout, or the terminal's output since the last call, holds `text`; returns what came up to its end.
   std::string Expect(const std::string& text);
   // Reads no more and closes our end of stdout.
