@@ -12,8 +12,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A chunk that takes longer than this asks the system whether its thread has been preempted.
-constexpr std::chrono::microseconds kLongChunk{500};
+// A chunk that takes longer than this asks the system whether its thread has been preempted: less than the time slice of
+// a busy neighbour, more than what a server's own threads take to send the tokens of a step.
+constexpr std::chrono::microseconds kLongChunk{1000};
 // Chunks shorter than this are timed kChunksInRow at a time: reading the clock for each would be felt.
 constexpr std::chrono::microseconds kShortChunk{10};
 constexpr uint32_t kChunksInRow = 8;
