@@ -1,4 +1,6 @@
-// CUDA's atomic functions, sequentially consistent here and relaxed on the device: fences are still needed there.
+// CUDA's atomic functions. As on the device they order no other memory: a thread that publishes values by an atomic,
+// and one that reads values because of an atomic, both need a __threadfence() between the two (ThreadSanitizer says
+// so).
 #pragma once
 
 #include <atomic>
@@ -10,8 +12,8 @@ namespace sluice::cuda_on_cpu {
 template <class T>
 T Update(T* address, auto&& change) {
   std::atomic_ref<T> cell(*address);
-  T old = cell.load();
-  while (!cell.compare_exchange_weak(old, change(old))) {
+  T old = cell.load(std::memory_order_relaxed);
+  while (!cell.compare_exchange_weak(old, change(old), std::memory_order_relaxed)) {
   }
   return old;
 }
@@ -48,11 +50,11 @@ T atomicXor(T* address, std::type_identity_t<T> value) {
 }
 template <class T>
 T atomicExch(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).exchange(value);
+  return std::atomic_ref<T>(*address).exchange(value, std::memory_order_relaxed);
 }
 template <class T>
 T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  std::atomic_ref<T>(*address).compare_exchange_strong(expected, value);
+  std::atomic_ref<T>(*address).compare_exchange_strong(expected, value, std::memory_order_relaxed);
   return expected;
 }
 inline unsigned atomicInc(unsigned* address, unsigned last) {

@@ -22,7 +22,8 @@ Block& ThisBlock() {
 namespace {
 
 bool SameLine(const SourceLine& a, const SourceLine& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  if (a.line() != b.line()) return false;
+  return a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 // Two places in one complaint.
@@ -258,6 +259,13 @@ unsigned Block::MeetAtBarrier(unsigned id, unsigned expected, bool predicate, co
   }
   Acquire(&barrier.order[parity]);
   return barrier.true_predicates[parity];
+}
+
+void Fence() { ThisBlock().Fence(); }
+
+void Block::Fence() {
+  Acquire(&fence_order_);
+  Release(&fence_order_);
 }
 
 // ---------------------------------------------------------------- warps

@@ -92,6 +92,8 @@ class Block {
   unsigned MeetAtBarrier(unsigned id, unsigned expected, bool predicate, const SourceLine& where);
   void MeetInWarp(uint32_t mask, const void* operand, void* result, WarpFunction function, const SourceLine& where);
 
+  void Fence();
+
   BlockThread& running() { return *running_; }
   const SharedArena& shared() const { return set_->shared; }
   bool inside_launch() const { return body_ != nullptr; }
@@ -127,7 +129,7 @@ class Block {
   ThreadOrder order_ = ThreadOrder::kForward;
   uint64_t random_ = 1;
   uint64_t switches_ = 0;
-  char start_order_ = 0, end_order_ = 0;
+  char start_order_ = 0, end_order_ = 0, fence_order_ = 0;
 };
 
 // The block that this host thread runs.
