@@ -13,10 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/engine.h"
+#include "engine/model/kv_groups.h"
 #include "engine/model/model_loader.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
 #include "engine/runtime/runner.h"
+#include "engine/scheduler/kv_blocks.h"
 #include "tests/model/golden_model.h"
 #include "tests/model/layer_tap.h"
 #include "tests/model/step_driver.h"
@@ -34,9 +36,10 @@ constexpr float kStateTolerance = 2e-3f;
 constexpr int32_t kMaxModelLen = 96;
 constexpr int32_t kPromptLen = 40;
 constexpr int32_t kNumNew = 24;
-// Of sequences that are served together: they start with one block and grow to four.
-constexpr int32_t kServedPromptLen = 16;
-constexpr int32_t kServedNumNew = 46;
+// Of sequences that are served together: they start with one block in each KV group and grow to six in a full one.
+// Two prompts are a step.
+constexpr int32_t kServedPromptLen = 8;
+constexpr int32_t kServedNumNew = 86;
 
 enum class Device { kReference, kCpu };
 
@@ -241,19 +244,26 @@ struct Answers {
   int64_t num_preemptions = 0;
 };
 
+// How sequences of the model are served, in a pool that holds `num_sequences` of them.
+EngineOptions ServeOptions(const ModelSpec& spec, std::vector<AttentionMask> kv_groups, int32_t num_sequences) {
+  EngineOptions options;
+  options.max_model_len = std::min(kServedPromptLen + kServedNumNew, ContextOf(spec));
+  options.vocab_size = spec.vocab_size;
+  options.kv_groups = std::move(kv_groups);
+  options.max_num_seqs = 6;
+  options.max_num_batched_tokens = 2 * kServedPromptLen;
+  // No fewer than let a second one in.
+  const int64_t of_one = std::max(PeakBlocks(options.max_model_len - 1, options), 4 * std::ssize(options.kv_groups));
+  options.num_blocks = num_sequences * int32_t(of_one);
+  return options;
+}
+
 // Answers to six prompts, each a piece of `tokens` of its own so that they share no blocks.
-Answers Serve(const std::string& path, const std::vector<int32_t>& tokens, int32_t num_blocks, int32_t max_num_seqs) {
+Answers Serve(const std::string& path, const std::vector<int32_t>& tokens, const EngineOptions& options) {
   Answers answers;
-  absl::StatusOr<LoadedRunner> loaded = Load(path, Device::kCpu, num_blocks);
+  absl::StatusOr<LoadedRunner> loaded = Load(path, Device::kCpu, options.num_blocks);
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   if (!loaded.ok()) return answers;
-  EngineOptions options;
-  options.max_model_len = kServedPromptLen + kServedNumNew;
-  options.vocab_size = loaded->runner->spec().vocab_size;
-  options.block_size = loaded->runner->options().block_size;
-  options.num_blocks = num_blocks;
-  options.max_num_seqs = max_num_seqs;
-  options.max_num_batched_tokens = 32;
   RecordingSink sink;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(options, std::move(loaded->runner), &sink, Clock::Real());
@@ -264,7 +274,7 @@ Answers Serve(const std::string& path, const std::vector<int32_t>& tokens, int32
     const auto first = tokens.begin() + ptrdiff_t(i);
     requests[i].prompt_tokens.assign(first, first + kServedPromptLen);
     requests[i].sampling = Drawn(i);
-    requests[i].sampling.max_tokens = kServedNumNew;
+    requests[i].sampling.max_tokens = options.max_model_len - kServedPromptLen;
   }
   const absl::StatusOr<std::vector<SequenceId>> ids = (*engine)->Submit(requests);
   EXPECT_TRUE(ids.ok()) << ids.status();
@@ -282,15 +292,18 @@ Answers Serve(const std::string& path, const std::vector<int32_t>& tokens, int32
 TEST_P(GoldenTest, AfterPreemption) {
   absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
   ASSERT_TRUE(model.ok()) << model.status();
-  int32_t num_groups = 1;
-  for (const LayerSpec& layer : model->spec.layers) num_groups = std::max(num_groups, layer.kv_group + 1);
   const std::vector<int32_t>& tokens = golden_.sequences[0].tokens;
-  const int32_t blocks_of_one = (kServedPromptLen + kServedNumNew + 15) / 16 * num_groups;
-  const Answers roomy = Serve(golden_.folder, tokens, 8 * blocks_of_one, 1);
+  std::vector<AttentionMask> kv_groups = MakeKvGroups(model->spec).masks;
+  EngineOptions one_by_one = ServeOptions(model->spec, kv_groups, 8);
+  one_by_one.max_num_seqs = 1;
+  const Answers roomy = Serve(golden_.folder, tokens, one_by_one);
   ASSERT_EQ(roomy.tokens.size(), 6u);
-  EXPECT_EQ(roomy.tokens[0].size(), size_t(kServedNumNew));
+  EXPECT_EQ(roomy.tokens[0].size(), size_t(one_by_one.max_model_len - kServedPromptLen));
   EXPECT_EQ(roomy.num_preemptions, 0);
-  const Answers tight = Serve(golden_.folder, tokens, blocks_of_one, 6);
+  // A window that two blocks hold never needs more than the admission has reserved. The same model as if it had no
+  // window, which gives nothing back, runs out of blocks.
+  if (kv_groups.size() == 1) kv_groups[0] = AttentionMask{};
+  const Answers tight = Serve(golden_.folder, tokens, ServeOptions(model->spec, kv_groups, 1));
   EXPECT_GT(tight.num_preemptions, 0);
   EXPECT_EQ(tight.tokens, roomy.tokens);
   EXPECT_EQ(tight.logprobs, roomy.logprobs);
