@@ -11,7 +11,7 @@ namespace sluice::cuda {
 struct EmbedArgs {
   int32_t num_rows = 0;
   const int32_t* ids = nullptr;  // [num_rows]
-  WeightMatrix table;            // [vocab, d], packed as for LaunchGemm
+  WeightMatrix table = {};       // [vocab, d], packed as for LaunchGemm
   float scale = 1;
   bool accumulate = false;
   float* x = nullptr;  // [num_rows, d]

@@ -22,7 +22,7 @@ struct NormArgs {
   int32_t d = 0;
   const float* x = nullptr;       // [., d]
   const int32_t* rows = nullptr;  // [num_rows] or null: row i is row i
-  NormWeightsView norm;
+  NormWeightsView norm = {};
   void* y = nullptr;  // [num_rows, d] or null
   Element y_element = Element::kBF16;
   float* y_f32 = nullptr;  // [num_rows, d] or null: the same in f32 (routers read it)
@@ -38,7 +38,7 @@ struct AddNormedArgs {
   int32_t d = 0;
   const float* y = nullptr;  // [num_rows, d]
   bool has_norm = false;
-  NormWeightsView norm;
+  NormWeightsView norm = {};
   float* x = nullptr;  // [num_rows, d] in, out
 };
 void LaunchAddNormed(const AddNormedArgs& args, Stream stream);
@@ -49,7 +49,7 @@ struct NormColumnsArgs {
   int32_t d = 0;
   const float* x = nullptr;  // first column of row 0
   int64_t x_stride = 0;
-  NormWeightsView norm;
+  NormWeightsView norm = {};
   void* y = nullptr;  // [num_rows, d]
   Element y_element = Element::kBF16;
 };

@@ -25,42 +25,43 @@ struct RopeView {
 // Rows of q|k|v -> q, and K and V into the cache at slot_mapping. In order: norm of q and k (before the rotation unless
 // after_rope), rotation, temperature on q. All in f32, rounded once at the end. REQUIRES: kv.head_dim <= 512.
 struct QkvPostArgs {
-  StepArrays step;
-  KvGroupArrays group;
+  StepArrays step = {};
+  KvGroupArrays group = {};
   const float* qkv = nullptr;  // [num_tokens, (num_heads + num_kv_heads) * head_dim + num_kv_heads * value_head_dim]
   int32_t num_heads = 0;
   QkNormKind qk_norm = QkNormKind::kNone;
   bool norm_after_rope = false;
-  NormWeightsView q_norm, k_norm;  // weights [head_dim] (kPerHead) or of the whole width (kFullWidth)
-  RopeView rope;
+  NormWeightsView q_norm = {}, k_norm = {};  // weights [head_dim] (kPerHead) or of the whole width (kFullWidth)
+  RopeView rope = {};
   // temperature of a row at position p: see QueryTemperature in engine/model/spec.h
   bool has_temperature = false;
   float temperature_floor = 0, temperature_coef = 0;
-  PagedKv kv;
+  PagedKv kv = {};
   void* q = nullptr;  // [num_tokens, num_heads * head_dim]
   Element q_element = Element::kBF16;
 };
 void LaunchQkvPost(const QkvPostArgs& args, Stream stream);
 
 // MLA: the same for `down` = [q part | c | k_pe] and the queries. Turns the rope part of each head of q in f32, writes
-// norm(c) | turned k_pe to the cache.
+// norm(c) | turned k_pe to the cache. REQUIRES: rope.num_rotary == qk_rope_head_dim.
 struct MlaQkvPostArgs {
-  StepArrays step;
-  KvGroupArrays group;
+  StepArrays step = {};
+  KvGroupArrays group = {};
   const float* latent = nullptr;  // c of row 0: [kv_lora_rank | qk_rope_head_dim] in a row of `down`
   int64_t latent_stride = 0;      // elements between rows
-  NormWeightsView latent_norm;
+  NormWeightsView latent_norm = {};
   const float* q_in = nullptr;  // [num_tokens, num_heads * (nope + rope)] with q_in_stride between rows
   int64_t q_in_stride = 0;
   int32_t num_heads = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0;
-  RopeView rope;
-  PagedKv kv;         // one head of kv_lora_rank + qk_rope_head_dim
+  RopeView rope = {};
+  PagedKv kv = {};    // one head of kv_lora_rank + qk_rope_head_dim
   void* q = nullptr;  // [num_tokens, num_heads * (nope + rope)]
   Element q_element = Element::kBF16;
 };
 void LaunchMlaQkvPost(const MlaQkvPostArgs& args, Stream stream);
 
 // Copies the turned parts of the queries beside the mapped ones: q_latent[r, h, kv_lora_rank ..] = q[r, h, nope ..].
+// REQUIRES: the three dimensions are even.
 struct MlaGatherRopeArgs {
   int32_t num_tokens = 0;
   int32_t num_heads = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0;

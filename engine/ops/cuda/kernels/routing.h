@@ -24,8 +24,8 @@ struct RouteArgs {
   const float* logits = nullptr;           // [num_rows, num_experts]
   const float* selection_bias = nullptr;   // [num_experts] or null
   const int32_t* row_sequences = nullptr;  // [num_rows] -1 for padding; null: no row is
-  MoeRouting routing;                      // num_experts up to 1024, num_experts_per_token up to 32
-  RouteArrays out;
+  MoeRouting routing = {};                 // num_experts up to 1024, num_experts_per_token up to 32
+  RouteArrays out = {};
 };
 void LaunchRoute(const RouteArgs& args, Stream stream);
 

@@ -1,0 +1,195 @@
+// Choices of experts against ChooseExperts, the places they get, and their sum.
+#include "engine/ops/cuda/kernels/routing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/ops/moe_routing.h"
+#include "tests/cuda/values.h"
+
+namespace sluice::cuda_testing {
+namespace {
+
+using testing::ElementsAreArray;
+
+struct Routed {
+  std::vector<int32_t> choices, expert_starts, input_rows, row_places;
+  std::vector<float> weights, place_weights;
+};
+
+Routed Route(const MoeRouting& routing, const std::vector<float>& logits, const std::vector<float>& bias,
+             const std::vector<int32_t>& row_sequences) {
+  const size_t rows = logits.size() / size_t(routing.num_experts), pairs = rows * size_t(routing.num_experts_per_token);
+  DeviceArray<float> device_logits(logits), device_bias(bias), weights(pairs), place_weights(pairs);
+  DeviceArray<int32_t> sequences(row_sequences), choices(pairs), starts(size_t(routing.num_experts + 1)),
+      input_rows(pairs), row_places(pairs);
+  cuda::LaunchRoute({.num_rows = int32_t(rows),
+                     .logits = device_logits.data(),
+                     .selection_bias = bias.empty() ? nullptr : device_bias.data(),
+                     .row_sequences = row_sequences.empty() ? nullptr : sequences.data(),
+                     .routing = routing,
+                     .out = {choices.data(), weights.data(), starts.data(), input_rows.data(), place_weights.data(),
+                             row_places.data()}},
+                    nullptr);
+  return {choices.Read(), starts.Read(), input_rows.Read(), row_places.Read(), weights.Read(), place_weights.Read()};
+}
+
+// Places sorted by expert, within an expert by row; each row finds its own.
+void ExpectPlaces(const MoeRouting& routing, const Routed& got) {
+  const size_t k = size_t(routing.num_experts_per_token);
+  size_t place = 0;
+  for (int32_t e = 0; e < routing.num_experts; ++e) {
+    ASSERT_EQ(got.expert_starts[size_t(e)], int32_t(place));
+    for (size_t i = 0; i < got.choices.size(); ++i) {
+      if (got.choices[i] != e) continue;
+      ASSERT_EQ(got.input_rows[place], int32_t(i / k));
+      ASSERT_THAT(got.place_weights[place], testing::NanSensitiveFloatEq(got.weights[i]));
+      ASSERT_EQ(got.row_places[i], int32_t(place));
+      ++place;
+    }
+  }
+  ASSERT_EQ(got.expert_starts.back(), int32_t(place));
+  for (; place < got.input_rows.size(); ++place) ASSERT_EQ(got.input_rows[place], -1);  // never written
+}
+
+struct Case {
+  const char* name;
+  MoeRouting routing;
+  bool bias;
+};
+const Case kCases[] = {
+    {"mixtral", {8, 2, MoeScore::kSoftmaxTopK}, false},
+    {"qwen3", {128, 8, MoeScore::kSoftmaxAll, {}, true}, false},
+    {"deepseek-v2-lite", {64, 6, MoeScore::kSoftmaxAll, MoeGroups{1, 1, MoeGroupScore::kMax}}, false},
+    {"deepseek-v2", {160, 6, MoeScore::kSoftmaxAll, MoeGroups{8, 3, MoeGroupScore::kMax}, false, 0, 16}, false},
+    {"deepseek-v3", {256, 8, MoeScore::kSigmoid, MoeGroups{8, 4, MoeGroupScore::kTop2Sum}, true, 1e-20f, 2.5f}, true},
+    {"llama4", {16, 1, MoeScore::kSigmoid}, false},
+    {"gpt-oss", {32, 4, MoeScore::kSoftmaxTopK}, true},
+    {"all", {5, 5, MoeScore::kSoftmaxAll, {}, true}, false},
+    {"most", {1024, 32, MoeScore::kSigmoid, MoeGroups{64, 32, MoeGroupScore::kTop2Sum}, true}, true},
+    {"groups of two", {40, 20, MoeScore::kSoftmaxTopK, MoeGroups{20, 10, MoeGroupScore::kTop2Sum}, true}, true},
+};
+
+void ExpectAsChooseExperts(const Case& c, const std::vector<float>& logits) {
+  SCOPED_TRACE(c.name);
+  const MoeRouting& r = c.routing;
+  const size_t n = size_t(r.num_experts), k = size_t(r.num_experts_per_token), rows = logits.size() / n;
+  const std::vector<float> bias = c.bias ? Normal(n, 4, 0.3f) : std::vector<float>();
+  const Routed got = Route(r, logits, bias, {});
+  std::vector<double> scratch(RoutingScratch(r));
+  std::vector<ExpertChoice> want(k);
+  for (size_t row = 0; row < rows; ++row) {
+    ChooseExperts(r, {&logits[row * n], n}, c.bias ? bias.data() : nullptr, scratch, want);
+    for (size_t i = 0; i < k; ++i) {
+      ASSERT_EQ(got.choices[row * k + i], want[i].expert) << "row " << row;
+      ASSERT_THAT(got.weights[row * k + i], testing::NanSensitiveFloatEq(want[i].weight)) << "row " << row;
+    }
+  }
+  ExpectPlaces(r, got);
+}
+
+TEST(Route, ChoosesAsChooseExperts) {
+  for (const Case& c : kCases) {
+    for (float spread : {1.0f, 20.0f}) ExpectAsChooseExperts(c, Normal(size_t(40 * c.routing.num_experts), 1, spread));
+  }
+}
+
+TEST(Route, PartsTiesAsChooseExperts) {
+  for (const Case& c : kCases) {
+    std::vector<float> logits = Normal(size_t(30 * c.routing.num_experts), 2);
+    for (float& l : logits) l = std::round(l * 2) / 2 * 1e-9f;  // whose softmax in f64 hardly differs
+    ExpectAsChooseExperts(c, logits);
+    for (float& l : logits) l = std::round(l * 1e9f);
+    ExpectAsChooseExperts(c, logits);
+    std::fill(logits.begin(), logits.end(), 1.0f);
+    ExpectAsChooseExperts(c, logits);
+  }
+}
+
+TEST(Route, SeesNanAndInfinityAsChooseExperts) {
+  for (const Case& c : kCases) {
+    std::vector<float> logits = Normal(size_t(30 * c.routing.num_experts), 3);
+    std::mt19937 random(1);
+    for (float& l : logits) {
+      const uint32_t dice = uint32_t(random()) % 40;
+      if (dice < 3) l = dice == 0 ? NAN : dice == 1 ? INFINITY : -INFINITY;
+    }
+    ExpectAsChooseExperts(c, logits);
+  }
+}
+
+TEST(Route, PaddingRowsVisitNoExpert) {
+  for (const Case& c : {kCases[0], kCases[4]}) {
+    const size_t n = size_t(c.routing.num_experts), k = size_t(c.routing.num_experts_per_token);
+    std::vector<float> logits = Normal(5 * n, 1), dense = logits;
+    dense.resize(4 * n);
+    std::copy_n(&logits[4 * n], n, &dense[2 * n]);
+    dense.resize(3 * n);
+    std::fill_n(&logits[2 * n], 2 * n, NAN);
+    const Routed got = Route(c.routing, logits, {}, {0, 0, -1, -1, 1}), want = Route(c.routing, dense, {}, {});
+    ExpectPlaces(c.routing, got);
+    for (size_t i = 0; i < 5 * k; ++i) {
+      const size_t row = i / k;
+      if (row == 2 || row == 3) {
+        EXPECT_EQ(got.choices[i], -1);
+        EXPECT_EQ(got.row_places[i], -1);
+        EXPECT_EQ(got.weights[i], 0);
+      } else {
+        const size_t other = row == 4 ? i - 2 * k : i;
+        EXPECT_EQ(got.choices[i], want.choices[other]);
+        EXPECT_EQ(got.weights[i], want.weights[other]);
+      }
+    }
+    EXPECT_THAT(got.expert_starts, ElementsAreArray(want.expert_starts));
+  }
+}
+
+TEST(Route, ManyRowsFillManyRoundsOfPlaces) {
+  const Case& c = kCases[0];
+  ExpectAsChooseExperts(c, Normal(700 * 8, 6));
+  // All to the same expert.
+  std::vector<float> logits(size_t(300 * 8), 0);
+  ExpectAsChooseExperts(c, logits);
+}
+
+TEST(Combine, AddsWeightedPlacesThenTheSharedExpert) {
+  for (int d : {1, 4, 6, 64, 515, 2048}) {
+    const size_t rows = 5, k = 3, places = 11;
+    std::vector<int32_t> row_places(rows * k);
+    std::mt19937 random(2);
+    for (int32_t& p : row_places) p = int32_t(random() % places);
+    row_places[3] = row_places[4] = row_places[5] = -1;
+    const std::vector<float> y = Normal(places * size_t(d), 1), weights = Normal(rows * k, 2),
+                             shared = Normal(rows * size_t(d), 3);
+    DeviceArray<float> device_y(y), device_weights(weights), device_shared(shared), sum(rows * size_t(d));
+    DeviceArray<int32_t> device_places(row_places);
+    for (bool has_weights : {true, false}) {
+      for (bool has_shared : {true, false}) {
+        cuda::LaunchCombine({.num_rows = int32_t(rows),
+                             .num_experts_per_token = int32_t(k),
+                             .d = d,
+                             .y = device_y.data(),
+                             .weights = has_weights ? device_weights.data() : nullptr,
+                             .row_places = device_places.data(),
+                             .shared = has_shared ? device_shared.data() : nullptr,
+                             .sum = sum.data()},
+                            nullptr);
+        std::vector<double> want(rows * size_t(d), 0);
+        for (size_t i = 0; i < want.size(); ++i) {
+          const size_t row = i / size_t(d), column = i % size_t(d);
+          for (size_t c = row * k; c < (row + 1) * k; ++c) {
+            if (row_places[c] < 0) continue;
+            want[i] += (has_weights ? double(weights[c]) : 1) * double(y[size_t(row_places[c]) * size_t(d) + column]);
+          }
+          if (has_shared) want[i] += double(shared[i]);
+        }
+        EXPECT_LE(RelativeError(sum.Read(), want), 1e-6);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cuda_testing
