@@ -1,6 +1,7 @@
 // What an AttentionPlan says and where: which rows run as work items side by side, which as tiles of many rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/ops/cuda/kernels/attention.h"
@@ -33,6 +34,12 @@ inline constexpr int32_t kAttentionTileRows = 64;  // pairs of a token and a hea
 // At least one token, so that with groups of more than kAttentionTileRows heads a tile has more rows than that.
 __host__ __device__ inline int32_t AttentionTileTokens(int32_t rows_per_token) {
   return rows_per_token < kAttentionTileRows ? kAttentionTileRows / rows_per_token : 1;
+}
+
+// A step's tiles are no more.
+inline int32_t MaxAttentionTiles(const StepArrays& step, int32_t rows_per_token) {
+  const int32_t tokens = AttentionTileTokens(rows_per_token);
+  return std::min(step.num_tokens, (step.num_tokens + tokens - 1) / tokens + step.num_seqs);
 }
 
 // Slots hold partial results: the first ones of items apart, then one for each decode row.

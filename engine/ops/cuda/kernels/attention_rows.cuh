@@ -7,6 +7,7 @@
 
 #include "engine/ops/cuda/kernels/attention.h"
 #include "engine/ops/cuda/kernels/cuda_language.h"
+#include "engine/ops/cuda/kernels/ptx.h"
 
 namespace sluice::cuda {
 
@@ -54,7 +55,7 @@ struct MergeFactors {
 __device__ inline MergeFactors Merge(SoftmaxState& total, const SoftmaxState& item) {
   const float max = fmaxf(total.max, item.max);
   if (max == -INFINITY) return {1, 0};
-  const MergeFactors factors = {exp2f(total.max - max), exp2f(item.max - max)};
+  const MergeFactors factors = {ptx::exp2(total.max - max), ptx::exp2(item.max - max)};
   total = {max, fmaf(item.sum, factors.item, __fmul_rn(total.sum, factors.total))};
   return factors;
 }
@@ -65,7 +66,7 @@ __device__ inline float Merge(float total, float item, const MergeFactors& facto
 
 // What the values of a row are multiplied by in the end. A sink is one more score, of natural units.
 __device__ inline float FinalFactor(const SoftmaxState& state, const float* sinks, int32_t head) {
-  const float sink = sinks != nullptr ? exp2f(__fmul_rn(sinks[head], kLog2E) - state.max) : 0;
+  const float sink = sinks != nullptr ? ptx::exp2(__fmul_rn(sinks[head], kLog2E) - state.max) : 0;
   return 1 / (state.sum + sink);
 }
 

@@ -113,10 +113,10 @@ class ScalarRow {
       max = fmaxf(max, scores[i]);
     }
     max = WarpReduce(max, Larger());  // finite: the row sees a key of each tile that it takes
-    const float keep = exp2f(state.max - max);
+    const float keep = ptx::exp2(state.max - max);
     float sum = 0;
     for (int i = 0; i < kKeysPerLane; ++i) {
-      const float weight = exp2f(scores[i] - max);
+      const float weight = ptx::exp2(scores[i] - max);
       room_.weights[lane_ + 32 * i] = weight;
       sum += weight;
     }

@@ -1,0 +1,54 @@
+// Merges the items of rows that were taken apart: a warp for each row and head, items in ascending order.
+#include <algorithm>
+
+#include "engine/ops/cuda/kernels/attention_kernels.h"
+#include "engine/ops/cuda/kernels/attention_output.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kValuesPerLane = 4;
+
+__device__ void MergeRow(const AttentionKernelArgs& args, const AttentionMerge& merge, int32_t head) {
+  const int32_t value_dim = ValueDim(args);
+  const float* first = PartialOf(args, merge.first_slot, head, value_dim);
+  const int64_t stride = args.num_heads * AttentionPartialStride(value_dim);
+  __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.out) + (int64_t{merge.row} * args.num_heads + head) * value_dim;
+  for (int32_t d = threadIdx.x % 32 * kValuesPerLane; d < value_dim; d += 32 * kValuesPerLane) {
+    SoftmaxState total;
+    float values[kValuesPerLane] = {};
+#pragma unroll 4
+    for (int32_t item = 0; item < merge.num_items; ++item) {
+      const float* partial = first + item * stride;
+      const float2 state = *reinterpret_cast<const float2*>(partial + value_dim);
+      const float4 part = *reinterpret_cast<const float4*>(partial + d);
+      const MergeFactors factors = Merge(total, {state.x, state.y});
+      const float added[kValuesPerLane] = {part.x, part.y, part.z, part.w};
+#pragma unroll
+      for (int i = 0; i < kValuesPerLane; ++i) values[i] = Merge(values[i], added[i], factors);
+    }
+    const float factor = FinalFactor(total, args.sinks, head);
+    *reinterpret_cast<uint2*>(out + d) = {WordOf(__floats2bfloat162_rn(values[0] * factor, values[1] * factor)),
+                                          WordOf(__floats2bfloat162_rn(values[2] * factor, values[3] * factor))};
+  }
+}
+
+__global__ void __launch_bounds__(kWarps * 32) MergeKernel(const __grid_constant__ AttentionKernelArgs args) {
+  ptx::griddepcontrol_wait();  // for the partial results
+  const AttentionPlanView plan(args.plan);
+  const int64_t work = int64_t{args.plan.counts[kNumMerges]} * args.num_heads;
+  for (int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; i < work; i += int64_t{gridDim.x} * kWarps) {
+    MergeRow(args, plan.merges[i / args.num_heads], static_cast<int32_t>(i % args.num_heads));
+  }
+}
+
+}  // namespace
+
+void LaunchMergeAttention(const AttentionKernelArgs& args, Stream stream) {
+  const int64_t blocks = (int64_t{args.step.num_seqs} * args.num_heads + kWarps - 1) / kWarps;
+  SLUICE_LAUNCH_DEPENDENT(MergeKernel, dim3(static_cast<unsigned>(std::min<int64_t>(blocks, 8 * args.num_sms))),
+                          dim3(kWarps * 32), 0, stream, args);
+}
+
+}  // namespace sluice::cuda
