@@ -14,7 +14,7 @@ using cuda::KvElement;
 using testing::NanSensitiveFloatEq;
 using testing::Pointwise;
 
-struct Setup {
+struct QkvSetup {
   const char* name;
   int heads = 4, kv_heads = 2, head_dim = 64, value_dim = 64;
   QkNormKind norm = QkNormKind::kNone;
@@ -25,7 +25,7 @@ struct Setup {
   bool temperature = false;
 };
 
-const Setup kSetups[] = {
+const QkvSetup kSetups[] = {
     {.name = "llama"},
     {.name = "qwen3", .head_dim = 128, .value_dim = 128, .norm = QkNormKind::kPerHead, .num_rotary = 128},
     {.name = "gemma",
@@ -91,7 +91,7 @@ struct Result {
 
 class Layer {
  public:
-  Layer(const Setup& setup, const RopeTable& table)
+  Layer(const QkvSetup& setup, const RopeTable& table)
       : setup_(setup),
         table_(table),
         q_weight_(Normal(size_t(WeightSize(setup.heads)), 11)),
@@ -101,7 +101,7 @@ class Layer {
 
   Result Run(const std::vector<StepRow>& rows, const std::vector<float>& qkv, Element q_element,
              KvElement kv_element) const {
-    const Setup& s = setup_;
+    const QkvSetup& s = setup_;
     const DeviceStep step(rows, kRopeLengths);
     const DeviceRope rope(table_, s.layout);
     const CacheLayer cache(kv_element, kBlockSize, s.kv_heads, s.head_dim, s.value_dim, kBlocks);
@@ -129,7 +129,7 @@ class Layer {
   // By definition; NaN where nothing is to be written.
   std::pair<std::vector<double>, std::vector<double>> Want(const std::vector<StepRow>& rows,
                                                            const std::vector<float>& qkv) const {
-    const Setup& s = setup_;
+    const QkvSetup& s = setup_;
     const CacheLayer cache(KvElement::kF32, kBlockSize, s.kv_heads, s.head_dim, s.value_dim, kBlocks);
     std::vector<double> q(rows.size() * size_t(s.heads * s.head_dim), NAN), kv(cache.Values().size(), NAN);
     for (size_t r = 0; r < rows.size(); ++r) {
@@ -169,7 +169,7 @@ class Layer {
     for (int h = 0; h < heads; ++h) Normalise(setup_.params, w, x + h * setup_.head_dim, setup_.head_dim);
   }
 
-  const Setup setup_;
+  const QkvSetup setup_;
   const RopeTable table_;
   const std::vector<float> q_weight_, k_weight_;
 };
@@ -185,7 +185,7 @@ void ExpectAgrees(const Layer& layer, const std::vector<StepRow>& rows) {
 }
 
 TEST(QkvPost, AgreesWithItsDefinition) {
-  for (const Setup& setup : kSetups) {
+  for (const QkvSetup& setup : kSetups) {
     SCOPED_TRACE(setup.name);
     ExpectAgrees(Layer(setup, MakeRopeTable(setup.num_rotary)), kRows);
   }
@@ -214,7 +214,7 @@ TEST(QkvPost, AnglesAreRightAtAnyPosition) {
 }
 
 TEST(QkvPost, RoundsOnceToTheTypesAskedFor) {
-  for (const Setup& setup : {kSetups[0], kSetups[4]}) {
+  for (const QkvSetup& setup : {kSetups[0], kSetups[4]}) {
     const Layer layer(setup, MakeRopeTable(64));
     std::vector<float> qkv = Normal(kRows.size() * layer.width(), 5, 2);
     if (setup.norm == QkNormKind::kNone) {
@@ -234,7 +234,7 @@ TEST(QkvPost, RoundsOnceToTheTypesAskedFor) {
 }
 
 TEST(QkvPost, ARowHasTheSameBitsInAnyCompany) {
-  for (const Setup& setup : {kSetups[1], kSetups[4]}) {
+  for (const QkvSetup& setup : {kSetups[1], kSetups[4]}) {
     const Layer layer(setup, MakeRopeTable(setup.num_rotary));
     std::vector<StepRow> rows;
     for (int32_t i = 0; i < 20; ++i) rows.push_back({i % 3, 50 * i, i});
@@ -249,7 +249,8 @@ TEST(QkvPost, ARowHasTheSameBitsInAnyCompany) {
         const size_t q_width = size_t(setup.heads * setup.head_dim);
         EXPECT_THAT(part.q, testing::ElementsAreArray(&all.q[size_t(first) * q_width], size_t(count) * q_width));
         for (size_t i = 0; i < part.cache.size(); ++i) {
-          if (!std::isnan(part.cache[i])) ASSERT_EQ(part.cache[i], all.cache[i]);
+          if (std::isnan(part.cache[i])) continue;
+          ASSERT_EQ(part.cache[i], all.cache[i]);
         }
       }
     }
