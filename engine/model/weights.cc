@@ -146,7 +146,7 @@ class Loader {
     using enum TensorRole;
     const int64_t width = moe.expert_intermediate_size;
     MoeWeights& weights = out->moe;
-    SLUICE_RETURN_IF_ERROR(Linear({kRouter}, LinearLayout::kStacked, &weights.router));
+    SLUICE_RETURN_IF_ERROR(Linear({kRouter}, LinearLayout::kRouter, &weights.router));
     SLUICE_RETURN_IF_ERROR(Vector(kRouterBias, &weights.router_bias));
     SLUICE_RETURN_IF_ERROR(Vector(kSelectionBias, &weights.selection_bias));
     SLUICE_RETURN_IF_ERROR(Experts({kExpertGate, kExpertUp}, LinearLayout::kGateUp, &weights.gate_up));

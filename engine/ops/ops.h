@@ -110,6 +110,7 @@ class KvCache {
 enum class LinearLayout : uint8_t {
   kStacked,  // out rows of the parts one below the other: q|k|v, or a single matrix
   kGateUp,   // two parts of equal shape, gate and up, read by DenseFfn
+  kRouter,   // kStacked, for MoeArgs::router: small, and its results decide, so that a device keeps it in f32
 };
 
 // ---------------------------------------------------------------- one step

@@ -1,0 +1,46 @@
+// Ops::Qkv, Attention, MlaQkv and MlaAttention on the GPU. MLA runs absorbed for every row, whatever expand_from says:
+// queries of all heads into the latent space, attention over the latents as over one KV head, results out of it again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/ops/cuda/cuda_context.h"
+#include "engine/ops/cuda/kernels/attention.h"
+
+namespace sluice {
+
+class CudaAttention {
+ public:
+  // A step's operations begin: plans of earlier steps are out of date.
+  void BeginForward() { num_planned_ = 0; }
+
+  void Qkv(CudaContext& context, const QkvArgs& args);
+  void Attention(CudaContext& context, const AttentionArgs& args);
+  void MlaQkv(CudaContext& context, const MlaQkvArgs& args);
+  void MlaAttention(CudaContext& context, const MlaAttentionArgs& args);
+
+ private:
+  // Layers with the same mask and number of query heads per KV head share the plan of a step.
+  struct PlanKey {
+    AttentionMask mask;
+    int32_t rows_per_token = 0;
+    bool operator==(const PlanKey&) const = default;
+  };
+  struct Plan {
+    PlanKey key;
+    DeviceBuffer memory;
+    cuda::AttentionPlan plan;
+  };
+
+  // The plan for the step, launched if this is the first layer that asks. Null after an error.
+  const cuda::AttentionPlan* PlanFor(CudaContext& context, const PlanKey& key, const cuda::AttentionLimits& limits);
+  void Launch(CudaContext& context, const KvCache* kv, cuda::AttentionKernelArgs* args, int32_t value_dim);
+
+  // [0, num_planned_) are up to date.
+  std::vector<std::unique_ptr<Plan>> plans_;
+  size_t num_planned_ = 0;
+};
+
+}  // namespace sluice

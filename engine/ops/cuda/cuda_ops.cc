@@ -1,0 +1,250 @@
+#include "engine/ops/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/check.h"
+#include "engine/base/float16.h"
+#include "engine/base/log.h"
+#include "engine/ops/cuda/cuda_attention.h"
+#include "engine/ops/cuda/cuda_context.h"
+#include "engine/ops/cuda/cuda_linear.h"
+#include "engine/ops/cuda/cuda_moe.h"
+#include "engine/ops/cuda/cuda_sampler.h"
+#include "engine/ops/cuda/kernels/embed.h"
+#include "engine/ops/cuda/kernels/sample.h"
+
+namespace sluice {
+namespace {
+
+// Steps in which every sequence has one row are run by recordings, for as many rows as the next of these: 1, 2, 4, then
+// multiples of 8 up to 256, then of 16.
+int32_t PaddedRows(int32_t rows) {
+  if (rows <= 8) return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(rows)));
+  const int32_t step = rows <= 256 ? 8 : 16;
+  return (rows + step - 1) / step * step;
+}
+
+// Block tables of few widths, so that recordings can be used again as sequences grow.
+int32_t PaddedStride(int32_t stride) {
+  return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(std::max(stride, 16))));
+}
+
+class CudaOps : public Ops {
+ public:
+  CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options)
+      : context_(std::move(device), options.activations), loader_(context_.device(), options.activations) {}
+
+  std::string Description() const override {
+    return absl::StrCat("cuda, ", context_.device()->Name(), ", ",
+                        context_.element() == cuda::Element::kF32 ? "f32" : "bf16", " activations");
+  }
+
+  // ---- load time
+
+  absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
+                                                            LinearLayout layout) override {
+    return loader_.Linear(parts, layout);
+  }
+  absl::StatusOr<std::unique_ptr<ExpertWeights>> LoadExperts(std::span<const std::vector<TensorView>> experts,
+                                                             LinearLayout layout) override {
+    return loader_.Experts(experts, layout);
+  }
+  absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
+                                                          const MlaShape& heads) override {
+    return loader_.MlaUp(key_up, value_up, heads);
+  }
+  absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {
+    return loader_.Vector(values);
+  }
+  absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t) override {
+    return loader_.Rope(table);
+  }
+
+  absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols, ActivationsUse use) override {
+    SLUICE_CHECK(rows > 0 && cols > 0);
+    const cuda::Element element = use == ActivationsUse::kResidual ? cuda::Element::kF32 : context_.element();
+    SLUICE_ASSIGN_OR_RETURN(DeviceBuffer data,
+                            DeviceBuffer::Create(context_.device(), rows * cols * cuda::ElementBytes(element)));
+    return std::make_unique<CudaActivations>(std::move(data), element, rows, cols);
+  }
+
+  absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
+    return CudaKvCache::Create(shape, context_.device());
+  }
+
+  absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) override {
+    context_.max_tokens = std::max(context_.max_tokens, max_tokens);
+    context_.max_logits = std::max(context_.max_logits, max_logits);
+    context_.vocab_size = vocab_size;
+    if (loader_.widened_bytes() > 0) {
+      Log(LogLevel::kInfo, absl::StrCat("weights of types that no kernel reads take ", loader_.widened_bytes(),
+                                        " bytes more on the device than in the file"));
+    }
+    logits();
+    return context_.status();
+  }
+
+  // ---- one step
+
+  void BeginStep(const BatchView& batch) override {
+    SLUICE_CHECK(batch.row_starts.size() == batch.context_lens.size() + 1);
+    SLUICE_CHECK(batch.positions.size() == batch.token_ids.size());
+    shape_.num_tokens = static_cast<int32_t>(batch.token_ids.size());
+    shape_.num_seqs = static_cast<int32_t>(batch.context_lens.size());
+    shape_.num_logits = static_cast<int32_t>(batch.logits_rows.size());
+    shape_.block_table_stride = 0;
+    for (const KvGroupView& group : batch.kv_groups) {
+      shape_.block_table_stride = std::max(shape_.block_table_stride, PaddedStride(group.block_table_stride));
+    }
+    // One row a sequence, each asking for logits: what generating sequences do, step after step.
+    recordable_ = shape_.num_tokens == shape_.num_seqs && shape_.num_logits == shape_.num_tokens &&
+                  shape_.num_logits <= context_.max_logits;
+    if (recordable_) {
+      const int32_t most = std::min(context_.max_tokens, context_.max_logits);
+      shape_.num_tokens = shape_.num_seqs = shape_.num_logits = std::min(PaddedRows(shape_.num_tokens), most);
+    }
+    SLUICE_CHECK(shape_.num_tokens <= context_.max_tokens);
+    absl::Status status = context_.step.Send(batch, shape_);
+    if (!status.ok()) context_.Fail(std::move(status));
+    attention_.BeginForward();
+  }
+
+  // The first step of a shape settles what memory it needs, the second is recorded, later ones are replayed.
+  void Forward(absl::FunctionRef<void()> operations) override {
+    if (!recordable_ || !context_.status().ok()) return operations();
+    const Addresses addresses{context_.step.step().token_ids, context_.num_moves()};
+    Recorded& recorded = recordings_[shape_];
+    if (recorded.addresses != addresses) recorded = {addresses, nullptr, 0};
+    if (recorded.steps++ == 0) return operations();
+    if (recorded.recording == nullptr) {
+      context_.device()->BeginRecording();
+      operations();
+      absl::StatusOr<std::unique_ptr<Device::Recording>> recording = context_.device()->EndRecording();
+      if (!recording.ok()) return context_.Fail(recording.status());
+      recorded.recording = *std::move(recording);
+    }
+    context_.device()->Replay(*recorded.recording);
+  }
+
+  void Embed(const LinearWeights& table, float scale, Activations* x) override {
+    Lookup(table, context_.step.step().token_ids, scale, false, x);
+  }
+  void AddPositions(const LinearWeights& table, Activations* x) override {
+    Lookup(table, context_.step.step().positions, 1, true, x);
+  }
+  void Qkv(const QkvArgs& args) override { attention_.Qkv(context_, args); }
+  void Attention(const AttentionArgs& args) override { attention_.Attention(context_, args); }
+  void MlaQkv(const MlaQkvArgs& args) override { attention_.MlaQkv(context_, args); }
+  void MlaAttention(const MlaAttentionArgs& args) override { attention_.MlaAttention(context_, args); }
+  void Project(const ProjectArgs& args) override {
+    MultiplyIntoResidual(context_, args.weight, {DataOf(args.in), args.in->cols()}, args.bias, args.post_norm,
+                         ResidualOf(args.x));
+  }
+  void Ffn(const DenseFfnArgs& args) override {
+    const GemmInput h = NormedInput(context_, args.x, args.norm);
+    const GemmInput hidden =
+        Hidden(context_, args.gate_up, h, args.gate_up_bias, {args.activation, args.alpha, args.limit, args.gated});
+    MultiplyIntoResidual(context_, args.down, hidden, args.down_bias, args.post_norm, ResidualOf(args.x));
+  }
+  void Moe(const MoeArgs& args) override { CudaMoe(context_, args); }
+
+  void Logits(const LogitsArgs& args) override {
+    const int32_t num_rows = context_.step.num_logits();
+    const auto d = static_cast<int32_t>(args.x->cols());
+    void* normed = context_.Get(
+        Scratch::kNormed, std::max(context_.max_logits, context_.max_tokens) * int64_t{d} * context_.element_bytes());
+    if (normed == nullptr) return;
+    SLUICE_CHECK(args.head->out_features() == context_.vocab_size);
+    cuda::NormArgs norm;
+    norm.num_rows = num_rows;
+    norm.d = d;
+    norm.x = ResidualOf(args.x);
+    norm.rows = context_.step.logits_rows();
+    norm.norm = ViewOf(args.norm);
+    norm.y = normed;
+    norm.y_element = context_.element();
+    cuda::LaunchNorm(norm, context_.stream());
+    MultiplyToF32(context_, args.head, {normed, d}, nullptr, num_rows, logits());
+    if (args.scale != 1 || args.softcap.has_value()) {
+      cuda::LaunchFinishLogits(logits(), int64_t{num_rows} * context_.vocab_size, args.scale, args.softcap.value_or(0),
+                               context_.stream());
+    }
+  }
+
+  absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) override {
+    return sampler_.Sample(context_, logits(), rows, results);
+  }
+  absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) override {
+    return sampler_.Logprobs(context_, logits(), rows, results);
+  }
+
+  absl::Status CopyLogits(int32_t row, std::span<float> out) override {
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    context_.device()->Download(out.data(), logits() + int64_t{row} * context_.vocab_size,
+                                context_.vocab_size * int64_t{sizeof(float)});
+    return context_.device()->Synchronize();
+  }
+
+  absl::Status CopyActivations(const Activations& activations, int64_t row, std::span<float> out) override {
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    const auto& rows = static_cast<const CudaActivations&>(activations);
+    const int64_t cols = rows.cols(), bytes = cols * cuda::ElementBytes(rows.element());
+    const auto* from = static_cast<const std::byte*>(rows.data()) + row * bytes;
+    if (rows.element() == cuda::Element::kF32) {
+      context_.device()->Download(out.data(), from, bytes);
+      return context_.device()->Synchronize();
+    }
+    std::vector<uint16_t> values(static_cast<size_t>(cols));
+    context_.device()->Download(values.data(), from, bytes);
+    SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
+    std::transform(values.begin(), values.end(), out.begin(), Bf16ToFloat);
+    return absl::OkStatus();
+  }
+
+ private:
+  // Of the step's arrays and of scratch memory; recordings hold them.
+  struct Addresses {
+    const int32_t* arrays = nullptr;
+    int64_t num_moves = 0;
+    bool operator==(const Addresses&) const = default;
+  };
+  struct Recorded {
+    Addresses addresses;
+    std::unique_ptr<Device::Recording> recording;
+    int64_t steps = 0;
+  };
+
+  float* logits() { return context_.Get<float>(Scratch::kLogits, int64_t{context_.max_logits} * context_.vocab_size); }
+
+  void Lookup(const LinearWeights& table, const int32_t* ids, float scale, bool accumulate, Activations* x) {
+    if (!context_.status().ok()) return;
+    cuda::EmbedArgs args;
+    args.num_rows = context_.num_tokens();
+    args.ids = ids;
+    args.table = LinearOf(&table).matrix();
+    args.scale = scale;
+    args.accumulate = accumulate;
+    args.x = ResidualOf(x);
+    cuda::LaunchEmbed(args, context_.stream());
+  }
+
+  CudaContext context_;
+  WeightLoader loader_;
+  CudaAttention attention_;
+  CudaSampler sampler_;
+  StepShape shape_;
+  bool recordable_ = false;
+  std::map<StepShape, Recorded> recordings_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options) {
+  return std::make_unique<CudaOps>(std::move(device), options);
+}
+
+}  // namespace sluice

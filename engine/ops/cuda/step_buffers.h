@@ -1,0 +1,50 @@
+// The arrays of a step on the device: put together in pinned memory and sent by one copy.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/ops/cuda/device_buffer.h"
+#include "engine/ops/cuda/kernels/types.h"
+#include "engine/ops/ops.h"
+
+namespace sluice {
+
+// What fixes the places of a step's arrays, and so what a recording of a step can be replayed for.
+struct StepShape {
+  int32_t num_tokens = 0;
+  int32_t num_seqs = 0;
+  int32_t num_logits = 0;
+  int32_t block_table_stride = 0;
+  auto operator<=>(const StepShape&) const = default;
+};
+
+class StepBuffers {
+ public:
+  explicit StepBuffers(Device* device) : device_(device) {}
+
+  // Sends `batch`, padded to `shape` with rows and sequences that kernels pass over. Padding rows of logits_rows are
+  // row num_tokens - 1. Errors: the device's. REQUIRES: shape is no smaller than the batch.
+  absl::Status Send(const BatchView& batch, const StepShape& shape);
+
+  // Of the last step sent. The pointers depend on its StepShape and number of groups only, once the largest step has
+  // been sent or reserved.
+  const cuda::StepArrays& step() const { return step_; }
+  const cuda::KvGroupArrays& group(int32_t index) const { return groups_[static_cast<size_t>(index)]; }
+  const int32_t* logits_rows() const { return logits_rows_; }
+  int32_t num_logits() const { return shape_.num_logits; }
+
+  // Memory for steps of up to `ints` values.
+  absl::Status Reserve(int64_t ints);
+
+ private:
+  Device* const device_;
+  DeviceBuffer host_, arrays_;
+  StepShape shape_;
+  cuda::StepArrays step_;
+  std::vector<cuda::KvGroupArrays> groups_;
+  const int32_t* logits_rows_ = nullptr;
+};
+
+}  // namespace sluice
