@@ -37,6 +37,8 @@ std::string ToJson(const ModelSpec& spec, int32_t bytes_per_value, int64_t conte
                                 {"features", summary.features},
                                 {"num_parameters", summary.num_parameters},
                                 {"num_active_parameters", summary.num_active_parameters},
+                                {"kv_groups", summary.kv_groups},
+                                {"kv_block_bytes_per_token", summary.kv_group_values_per_token * bytes_per_value},
                                 {"kv_bytes_per_token", summary.kv_values_per_token * bytes_per_value},
                                 {"context", context},
                                 {"kv_bytes_for_context", sluice::KvBytes(spec, context, bytes_per_value)}}

@@ -215,6 +215,15 @@ int64_t KvValuesPerToken(const LayerSpec& layer) {
   return int64_t{mla.kv_lora_rank} + mla.qk_rope_head_dim;
 }
 
+int32_t LongestContext(const ModelSpec& spec) {
+  double longest = spec.rope_tables.empty() ? 0 : double(kMaxPosition);
+  for (const RopeTable& table : spec.rope_tables) {
+    const auto* rule = std::get_if<DynamicNtkRule>(&table.length_rule);
+    longest = std::min(longest, rule == nullptr ? 0 : std::floor(double{rule->factor} * rule->max_position));
+  }
+  return std::max(spec.max_position, int32_t(longest));
+}
+
 int64_t KvBytes(const ModelSpec& spec, int64_t num_tokens, int32_t bytes_per_value) {
   int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {

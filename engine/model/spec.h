@@ -125,7 +125,12 @@ absl::Status ValidateModelSpec(const ModelSpec& spec);
 // MLA.
 int64_t KvValuesPerToken(const LayerSpec& layer);
 
+// The most tokens a sequence can have: the trained context, or, where the frequencies of every RoPE table follow the
+// length of the sequence (DynamicNtkRule), `factor` times that.
+int32_t LongestContext(const ModelSpec& spec);
+
 // Bytes of KV cache that queries after `num_tokens` may still reach: window and chunk layers count at most their size.
+// A server holds whole blocks, and rows of a step beside them: PeakBlocks in scheduler/kv_blocks.h.
 int64_t KvBytes(const ModelSpec& spec, int64_t num_tokens, int32_t bytes_per_value);
 
 // Weights of the model by the spec's shapes; a tied head counts once.

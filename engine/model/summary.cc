@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/model/kv_groups.h"
 #include "engine/model/tensor_roles.h"
 
 namespace sluice {
@@ -80,6 +81,26 @@ std::string Describe(const std::variant<DenseFfn, MoeFfn>& ffn) {
   return text;
 }
 
+std::vector<std::string> DescribeKvGroups(const ModelSpec& spec, const KvGroups& groups) {
+  std::vector<std::string> lines;
+  for (size_t group = 0; group < groups.masks.size(); ++group) {
+    const AttentionMask& mask = groups.masks[group];
+    if (std::find(groups.masks.begin(), groups.masks.begin() + ptrdiff_t(group), mask) !=
+        groups.masks.begin() + ptrdiff_t(group)) {
+      continue;
+    }
+    const int64_t num_groups = std::count(groups.masks.begin(), groups.masks.end(), mask);
+    const int64_t num_places = num_groups * groups.num_storages;
+    const int64_t num_layers = std::count_if(spec.layers.begin(), spec.layers.end(), [&](const LayerSpec& layer) {
+      return groups.masks[size_t(layer.kv_group)] == mask;
+    });
+    const std::string name = mask.kind == MaskKind::kFull ? "full" : Describe(mask).substr(2);
+    lines.push_back(absl::StrCat(num_groups, " x ", name, ": ", num_layers, num_layers == 1 ? " layer" : " layers",
+                                 num_places == num_layers ? "" : absl::StrCat(" in ", num_places, " places")));
+  }
+  return lines;
+}
+
 int64_t NumActive(const ModelSpec& spec) {
   int64_t active = 0;
   for (const ExpectedTensor& tensor : ExpectedTensors(spec)) {
@@ -113,6 +134,9 @@ std::vector<std::string> Features(const ModelSpec& spec) {
                   [](const RopeTable& table) { return table.depends_on_length(); })) {
     features.push_back("rope by the length of the sequence");
   }
+  if (LongestContext(spec) > spec.max_position) {
+    features.push_back(absl::StrCat("dynamic rope stretches to ", FormatCount(LongestContext(spec)), " tokens"));
+  }
   if (any([](const LayerSpec& l) { return l.attention.query_temperature.has_value(); })) {
     features.push_back("query temperature");
   }
@@ -134,6 +158,12 @@ ModelSummary SummarizeModel(const ModelSpec& spec) {
     ffn.Add(Describe(layer.ffn));
     summary.kv_values_per_token += KvValuesPerToken(layer);
   }
+  const KvGroups groups = MakeKvGroups(spec);
+  summary.kv_groups = DescribeKvGroups(spec, groups);
+  // Of layers with different shapes every one has a place of its own.
+  summary.kv_group_values_per_token = groups.num_storages == summary.num_layers
+                                          ? summary.kv_values_per_token
+                                          : KvValuesPerToken(spec.layers[0]) * groups.num_storages;
   summary.attention = attention.Lines();
   summary.ffn = ffn.Lines();
   summary.features = Features(spec);
@@ -179,6 +209,9 @@ std::string FormatModelSummary(const ModelSpec& spec, int32_t kv_bytes_per_value
   for (const std::string& kind : summary.attention) line("attention", kind);
   for (const std::string& kind : summary.ffn) line("ffn", kind);
   if (!summary.features.empty()) line("features", absl::StrJoin(summary.features, ", "));
+  for (const std::string& group : summary.kv_groups) line("kv groups", group);
+  const int64_t per_group_token = summary.kv_group_values_per_token * kv_bytes_per_value;
+  line("kv block per token", absl::StrCat(FormatCount(per_group_token), " B (", FormatBytes(per_group_token), ")"));
   const int64_t per_token = summary.kv_values_per_token * kv_bytes_per_value;
   line("kv cache per token", absl::StrCat(FormatCount(per_token), " B (", FormatBytes(per_token), ")"));
   const int64_t context_bytes = KvBytes(spec, context_tokens, kv_bytes_per_value);

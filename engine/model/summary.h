@@ -20,9 +20,12 @@ struct ModelSummary {
   std::vector<std::string> attention;
   std::vector<std::string> ffn;
   std::vector<std::string> features;  // what is on besides: "tied embeddings", "rope: interleaved pairs, ..."
+  // One line per mask: "6 x window 512: 22 layers in 24 places" (model/kv_groups.h).
+  std::vector<std::string> kv_groups;
   int64_t num_parameters = 0;
-  int64_t num_active_parameters = 0;  // used for one token: only the chosen experts count
-  int64_t kv_values_per_token = 0;    // over all layers; times the bytes of a value gives bytes
+  int64_t num_active_parameters = 0;      // used for one token: only the chosen experts count
+  int64_t kv_values_per_token = 0;        // over all layers; times the bytes of a value gives bytes
+  int64_t kv_group_values_per_token = 0;  // of one KV group: a block's values for each of its tokens
 };
 
 // REQUIRES: ValidateModelSpec(spec) is OK.

@@ -25,10 +25,14 @@ std::string Bytes(int64_t bytes) { return absl::StrCat(bytes, " bytes (", Format
 
 absl::StatusOr<int32_t> WantedLength(const ModelSpec& spec, const KvSizingOptions& options) {
   if (!options.max_model_len.has_value()) return spec.max_position;
-  if (*options.max_model_len < 1 || *options.max_model_len > spec.max_position) {
-    return absl::InvalidArgumentError(absl::StrCat("--max-model-len is ", *options.max_model_len,
-                                                   ", expected 1 to the model's trained context of ",
-                                                   spec.max_position));
+  const int32_t longest = LongestContext(spec);
+  if (*options.max_model_len < 1 || *options.max_model_len > longest) {
+    const std::string limit =
+        longest == spec.max_position
+            ? absl::StrCat("the model's trained context of ", longest)
+            : absl::StrCat(longest, ", to which dynamic RoPE stretches the model's trained context");
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-model-len is ", *options.max_model_len, ", expected 1 to ", limit));
   }
   return *options.max_model_len;
 }

@@ -34,8 +34,10 @@ struct KvSizing {
 //   auto: max_num_seqs sequences of max_model_len if half of what is available allows it, otherwise that half; at most
 //   8 GiB.
 // A max_model_len that was asked for and does not fit is RESOURCE_EXHAUSTED with needed and available bytes and the
-// flags to change; one that was not asked for shrinks to what fits. INVALID_ARGUMENT: max_model_len is over the trained
-// context, or a number that is not positive.
+// flags to change; one that was not asked for is the trained context and shrinks to what fits. INVALID_ARGUMENT:
+// max_model_len is over LongestContext, or a number that is not positive. Dynamic RoPE stretches only if asked to: a
+// request's table goes by its prompt and max_tokens, so a longer context by default would change the answers to
+// requests that the trained one has room for.
 absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, int64_t available_bytes);
 
 // The smaller of the machine's available memory (/proc/meminfo) and what is left under the memory limit of the

@@ -49,6 +49,18 @@ TEST(Inspect, ThirtyTwoLayersOfEightHeads) {
   EXPECT_EQ(json["kv_bytes_for_context"], 4 * kGiB);
 }
 
+TEST(Inspect, LayersThatSlideAreGroupsOfTheirOwn) {
+  Json json = InspectJson("gemma3-1b.json");
+  EXPECT_EQ(json["kv_groups"], Json::parse(R"(["6 x window 512: 22 layers in 24 places", "1 x full: 4 layers"])"));
+  // One key-value head of 256 in 26 layers, of which a block has 4.
+  EXPECT_EQ(json["kv_bytes_per_token"], 26 * kKiB);
+  EXPECT_EQ(json["kv_block_bytes_per_token"], 4 * kKiB);
+  json = InspectJson("mistral-7b-v0.1.json");
+  EXPECT_EQ(json["kv_groups"], Json::parse(R"(["1 x window 4096: 32 layers"])"));
+  EXPECT_EQ(json["kv_block_bytes_per_token"], json["kv_bytes_per_token"]);
+  EXPECT_NE(Inspect("gpt-oss-20b.json").out.find("1 x window 128: 12 layers"), std::string::npos);
+}
+
 TEST(Inspect, TheTypeOfKeysAndValuesScalesTheBytes) {
   EXPECT_EQ(InspectJson("llama-3.1-8b.json", {"--kv-dtype", "f32"})["kv_bytes_per_token"], 256 * kKiB);
   EXPECT_EQ(InspectJson("llama-3.1-8b.json", {"--kv-dtype", "bf16"})["kv_bytes_per_token"], 128 * kKiB);

@@ -17,6 +17,7 @@
 #include "engine/model/model_loader.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
+#include "engine/runtime/load_runner.h"
 #include "engine/runtime/runner.h"
 #include "engine/scheduler/kv_blocks.h"
 #include "tests/model/golden_model.h"
@@ -307,6 +308,64 @@ TEST_P(GoldenTest, AfterPreemption) {
   EXPECT_GT(tight.num_preemptions, 0);
   EXPECT_EQ(tight.tokens, roomy.tokens);
   EXPECT_EQ(tight.logprobs, roomy.logprobs);
+}
+
+// Log-probabilities of tokens 1 .. n - 1 of `tokens` as a server that allows `max_model_len` tokens gives them: of all
+// but the last as a prompt's, of the last by its own draw.
+std::vector<float> ServedLogprobs(const std::string& path, int32_t max_model_len, const std::vector<int32_t>& tokens) {
+  absl::StatusOr<LoadedModel> model = LoadModel(path);
+  EXPECT_TRUE(model.ok()) << model.status();
+  LoadRunnerOptions load;
+  load.kv.dtype = KvDType::kF32;
+  load.kv.max_model_len = max_model_len;
+  absl::StatusOr<std::unique_ptr<Runner>> runner = LoadRunner(*model, NewOps(Device::kCpu), load);
+  EXPECT_TRUE(runner.ok()) << runner.status();
+  if (!runner.ok()) return {};
+  EngineOptions options;
+  options.max_model_len = (*runner)->options().max_model_len;
+  options.vocab_size = model->spec.vocab_size;
+  options.num_blocks = (*runner)->options().num_blocks;
+  options.kv_groups = (*runner)->kv_groups();
+  RecordingSink sink;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options, *std::move(runner), &sink, Clock::Real());
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  Request request;
+  request.prompt_tokens.assign(tokens.begin(), tokens.end() - 1);
+  request.sampling.prompt_logprobs = 0;
+  request.sampling.logprobs = 0;
+  request.sampling.max_tokens = 1;
+  request.sampling.logit_bias = {{tokens.back(), 1000}};  // a log-probability is taken before
+  const SequenceId id = SubmitOne(engine->get(), std::move(request));
+  sink.WaitForFinished(1);
+  std::vector<float> logprobs = sink.Get(id).prompt_logprobs;
+  const std::vector<float> last = sink.Get(id).logprobs;
+  logprobs.insert(logprobs.end(), last.begin(), last.end());
+  return logprobs;
+}
+
+// log-softmax of the golden logits at the token that follows.
+std::vector<float> GoldenLogprobs(const GoldenSequence& golden) {
+  std::vector<float> logprobs;
+  for (size_t t = 0; t + 1 < golden.tokens.size(); ++t) {
+    double total = 0;
+    const double top = *std::max_element(golden.logits[t].begin(), golden.logits[t].end());
+    for (const float logit : golden.logits[t]) total += std::exp(logit - top);
+    logprobs.push_back(float(golden.logits[t][size_t(golden.tokens[t + 1])] - top - std::log(total)));
+  }
+  return logprobs;
+}
+
+// The trained context is 32 tokens, the factor 2: sequences in between have stretched tables.
+TEST(GoldenModelsTest, DynamicNtkStretchesTheContextOfAServerThatIsAskedTo) {
+  const GoldenModel golden = ReadGolden("llama-dynamic");
+  int num_stretched = 0;
+  for (const GoldenSequence& sequence : golden.sequences) {
+    if (sequence.tokens.size() > 64) continue;
+    num_stretched += sequence.tokens.size() > 32;
+    const std::vector<float> served = ServedLogprobs(golden.folder, 64, sequence.tokens);
+    EXPECT_LE(LargestDifference(served, GoldenLogprobs(sequence)), kTolerance * golden.max_abs);
+  }
+  EXPECT_GT(num_stretched, 0);
 }
 
 std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
