@@ -46,6 +46,7 @@ __device__ void RunPart(const AttentionKernelArgs& args, const AttentionPart& pa
                                                        shared.stages);
   QueryRows<T, kDim> query;
   query.Load(queries, shared.query);
+  __syncwarp();
 
   const ScoreRule rule(args.scale, args.softcap);
   const KeyRange visible[2] = {keys, keys};
@@ -71,9 +72,9 @@ __device__ void RunPart(const AttentionKernelArgs& args, const AttentionPart& pa
   }
   ring.Finish();
   if (apart) {
-    StorePartial(args, part.slot, heads, state);
+    StorePartial<kValueDim>(args, part.slot, heads, state);
   } else {
-    StoreRows(args, {part.row, part.row}, heads, total, state.values);
+    StoreRows<kValueDim>(args, {part.row, part.row}, heads, total, state);
   }
 }
 

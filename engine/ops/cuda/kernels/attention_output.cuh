@@ -15,17 +15,17 @@ __device__ inline float* PartialOf(const AttentionKernelArgs& args, int32_t slot
   return args.partials + (int64_t{slot} * args.num_heads + head) * AttentionPartialStride(value_dim);
 }
 
-// heads: of the lane's two rows, or -1.
-template <int kValueDim>
+// heads: of the lane's two rows, or -1. The warp has kColumns of kValueDim values, from first_column on.
+template <int kValueDim, int kColumns>
 __device__ void StorePartial(const AttentionKernelArgs& args, int32_t slot, const int32_t (&heads)[2],
-                             const ItemState<kValueDim>& state) {
-  const int column = threadIdx.x % 4 * 2;
+                             const ItemState<kColumns>& state, int first_column = 0) {
+  const int column = first_column + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if (heads[r] < 0) continue;
     float* to = PartialOf(args, slot, heads[r], kValueDim);
 #pragma unroll
-    for (int n = 0; n < kValueDim / 8; ++n) {
+    for (int n = 0; n < kColumns / 8; ++n) {
       *reinterpret_cast<float2*>(to + n * 8 + column) = {state.values[n][2 * r], state.values[n][2 * r + 1]};
     }
     if (column == 0) *reinterpret_cast<float2*>(to + kValueDim) = {state.rows[r].max, state.rows[r].sum};
@@ -58,20 +58,21 @@ __device__ void JoinTotal(float2* const (&stored)[2], int stride, bool first, bo
   }
 }
 
-// Rows of the output, in bf16: of each of the lane's two rows its place in the step and its head, or -1.
-template <int kTiles>
+// Rows of the output, in bf16: of each of the lane's two rows its place in the step and its head, or -1. Columns as
+// above.
+template <int kValueDim, int kColumns>
 __device__ void StoreRows(const AttentionKernelArgs& args, const int32_t (&rows)[2], const int32_t (&heads)[2],
-                          const SoftmaxState (&total)[2], const float (&values)[kTiles][4]) {
+                          const SoftmaxState (&total)[2], const ItemState<kColumns>& state, int first_column = 0) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if (heads[r] < 0) continue;
     const float factor = FinalFactor(total[r], args.sinks, heads[r]);
     __nv_bfloat16* to = static_cast<__nv_bfloat16*>(args.out) +
-                        (int64_t{rows[r]} * args.num_heads + heads[r]) * (kTiles * 8) + threadIdx.x % 4 * 2;
+                        (int64_t{rows[r]} * args.num_heads + heads[r]) * kValueDim + first_column + threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
+    for (int n = 0; n < kColumns / 8; ++n) {
       *reinterpret_cast<__nv_bfloat162*>(to + n * 8) =
-          __floats2bfloat162_rn(values[n][2 * r] * factor, values[n][2 * r + 1] * factor);
+          __floats2bfloat162_rn(state.values[n][2 * r] * factor, state.values[n][2 * r + 1] * factor);
     }
   }
 }

@@ -69,6 +69,7 @@ __device__ void RunRowTile(const AttentionKernelArgs& args, const AttentionRowTi
   const WarpRows warp = RowsOfWarp(args, tile, num_tokens, kv_head, first + warp_index * kMmaRows);
   QueryRows<T, kDim> query;
   query.Load({QueryOf(args, warp.rows[0], warp.heads[0]), QueryOf(args, warp.rows[1], warp.heads[1])}, room.query);
+  __syncwarp();
 
   const ScoreRule rule(args.scale, args.softcap);
   float2* const stored[2] = {&room.total[0][0][lane], &room.total[0][1][lane]};
@@ -87,7 +88,7 @@ __device__ void RunRowTile(const AttentionKernelArgs& args, const AttentionRowTi
     JoinTotal(stored, 64, !begun, end == reach.end, total, state);
   }
   ring.Finish();
-  StoreRows(args, warp.rows, warp.heads, total, state.values);
+  StoreRows<kValueDim>(args, warp.rows, warp.heads, total, state);
 }
 
 // Block x: a tile and KV head, the longest first; y: 64 query rows of tiles that have more.

@@ -70,29 +70,27 @@ class QueryRows {
     uint8_t bytes[kInRegisters ? 16 : kMmaRows * SharedRow(kDim)];
   };
 
-  // rows: the lane's two rows, null for none. All lanes of the warp call.
-  __device__ void Load(const __nv_bfloat16* const (&rows)[2], Shared& shared) {
+  // rows: the lane's two rows, null for none. All lanes of the warp call; one of `parts` warps that share the rows
+  // loads its part of them. The readers of `shared` wait for all writers.
+  __device__ void Load(const __nv_bfloat16* const (&rows)[2], Shared& shared, int part = 0, int parts = 1) {
     const int lane = threadIdx.x % 32, group = lane / 4, column = lane % 4 * 2;
-    if constexpr (!kInRegisters) {
-      __syncwarp();  // the last reader is done
-      shared_ = shared.bytes + lane % 16 * SharedRow(kDim) + lane / 16 * 16;
-    }
+    shared_ = shared.bytes + lane % 16 * SharedRow(kDim) + lane / 16 * 16;
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
-      uint32_t a[4];
+      if (step % parts != part) continue;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const __nv_bfloat16* row = rows[i % 2];
         const int at = step * 16 + column + i / 2 * 8;
-        a[i] = row != nullptr ? MmaElement<T>::FromBf16(*reinterpret_cast<const uint32_t*>(row + at)) : uint32_t{0};
+        const uint32_t pair =
+            row != nullptr ? MmaElement<T>::FromBf16(*reinterpret_cast<const uint32_t*>(row + at)) : uint32_t{0};
         if constexpr (kInRegisters) {
-          registers_[step][i] = a[i];
+          registers_[step][i] = pair;
         } else {
-          *reinterpret_cast<uint32_t*>(shared.bytes + (group + i % 2 * 8) * SharedRow(kDim) + at * 2) = a[i];
+          *reinterpret_cast<uint32_t*>(shared.bytes + (group + i % 2 * 8) * SharedRow(kDim) + at * 2) = pair;
         }
       }
     }
-    if constexpr (!kInRegisters) __syncwarp();
   }
 
   // Dimensions 16 step .. 16 step + 15.
@@ -110,23 +108,23 @@ class QueryRows {
   const uint8_t* shared_ = nullptr;
 };
 
-// Dot products of the rows with 32 keys: the four columns of tiles of 8 from `first` on.
-template <class T, int kDim>
+// Dot products of the rows with kKeys keys, into columns of 8 from `first` on.
+template <class T, int kDim, int kKeys>
 __device__ __forceinline__ void ScoreKeys(const QueryRows<T, kDim>& query, const uint8_t* keys, const int first,
                                           float (&scores)[8][4]) {
   const int lane = threadIdx.x % 32;
   keys += (lane / 16 * 8 + lane % 8) * SharedRow(kDim) + lane / 8 % 2 * 16;
 #pragma unroll
-  for (int n = first; n < first + 4; ++n) {
+  for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores[n][i] = 0;
+    for (int i = 0; i < 4; ++i) scores[first + n][i] = 0;
   }
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
     uint32_t a[4];
     query.Get(step, a);
 #pragma unroll
-    for (int n = 0; n < 4; n += 2) {
+    for (int n = 0; n < kKeys / 8; n += 2) {
       uint32_t b[4];
       ptx::ldmatrix_x4(b, keys + n * 8 * SharedRow(kDim) + step * 32);
       MmaElement<T>::Multiply(scores[first + n], a, {b[0], b[1]});
@@ -212,18 +210,18 @@ __device__ __forceinline__ void Weigh(const float (&scores)[8][4], ItemState<kVa
   }
 }
 
-// Adds 32 values by the weights of two of the four steps, from `first` on.
-template <class T, int kValueDim>
+// Adds the values of kKeys keys by the weights of as many steps of 16, from `first` on. kRow: bytes of a row of values.
+template <class T, int kKeys, int kRow, int kValueDim>
 __device__ __forceinline__ void AddValues(const uint32_t (&weights)[4][4], const int first, const uint8_t* values,
                                           ItemState<kValueDim>& state) {
   const int lane = threadIdx.x % 32;
-  values += lane % 16 * SharedRow(kValueDim) + lane / 16 * 16;
+  values += lane % 16 * kRow + lane / 16 * 16;
 #pragma unroll
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < kKeys / 16; ++step) {
 #pragma unroll
     for (int n = 0; n < kValueDim / 8; n += 2) {
       uint32_t b[4];
-      ptx::ldmatrix_x4_trans(b, values + step * 16 * SharedRow(kValueDim) + n * 16);
+      ptx::ldmatrix_x4_trans(b, values + step * 16 * kRow + n * 16);
       MmaElement<T>::Multiply(state.values[n], weights[first + step], {b[0], b[1]});
       MmaElement<T>::Multiply(state.values[n + 1], weights[first + step], {b[2], b[3]});
     }
@@ -238,17 +236,17 @@ __device__ __forceinline__ void RunTile(Ring& ring, const QueryRows<T, kDim>& qu
   float scores[8][4];
   uint32_t weights[4][4];
   const uint8_t* keys = ring.template Next<0>();
-  if (seen) ScoreKeys<T, kDim>(query, keys, 0, scores);
+  if (seen) ScoreKeys<T, kDim, kHalfTile>(query, keys, 0, scores);
   keys = ring.template Next<1>();
   if (seen) {
-    ScoreKeys<T, kDim>(query, keys, 4, scores);
+    ScoreKeys<T, kDim, kHalfTile>(query, keys, 4, scores);
     FinishScores(rule, tile, visible, all_visible, scores);
     Weigh<T>(scores, state, weights);
   }
   const uint8_t* values = ring.template Next<2>();
-  if (seen) AddValues<T>(weights, 0, values, state);
+  if (seen) AddValues<T, kHalfTile, SharedRow(kValueDim)>(weights, 0, values, state);
   values = ring.template Next<3>();
-  if (seen) AddValues<T>(weights, 2, values, state);
+  if (seen) AddValues<T, kHalfTile, SharedRow(kValueDim)>(weights, 2, values, state);
 }
 
 }  // namespace sluice::cuda
