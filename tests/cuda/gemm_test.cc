@@ -113,6 +113,29 @@ TEST_P(GemmTest, AnyShape) {
   }
 }
 
+// So many rows of weights, and tokens, that other sizes of blocks are chosen.
+TEST_P(GemmTest, LargeMatrices) {
+  const int32_t n = 6150, k = KOf(GetParam(), 16), m = 130;
+  const Weights w(GetParam(), n, k, false, 1, random_);
+  Matrix x = RandomX(m, k);
+  Matrix all(Element::kF32, m, n, n);
+  cuda::LaunchGemm(Args(m, x, w, all), nullptr);
+  all.Download();
+  const Expectation expect{.weights = &w, .x = &x, .gemm = {.w = w.matrix()}};
+  ErrorMeter error;
+  for (const int32_t row : {0, 64, 129}) {
+    const std::vector<double> want = expect(row, 0);
+    for (int32_t i = 0; i < n; ++i) error.Compare(all(row, i), want[i]);
+  }
+  EXPECT_LE(error.error(), kF32Tolerance);
+  for (const int32_t few : {3, 20, 40}) {
+    Matrix out(Element::kF32, few, n, n);
+    cuda::LaunchProduct(cuda::ToProduct(Args(few, x, w, out)), GemmKernel::kSkinny, nullptr);
+    out.Download();
+    for (int32_t row = 0; row < few; ++row) EXPECT_TRUE(out.Row(row) == all.Row(row)) << row << " of " << few;
+  }
+}
+
 // All epilogues, by either kernel.
 TEST_P(GemmTest, Epilogues) {
   const int32_t m = 5, k = KOf(GetParam(), 72);

@@ -29,11 +29,14 @@ void WithFormat(WeightFormat format, const Launch& launch) {
   }
 }
 
-// Tiles of 128 x 128 read least, but below some number of them most of the processors would have none.
-bool IsWorthTiles(const Product& product, int32_t tokens) {
-  constexpr int64_t kMinTiles = 48;
+// The tiled kernel reads x and the weights the fewest times, but gives 128 rows of the matrix to one processor: with
+// few blocks most of the processors would have nothing to do.
+bool IsWorthTiles(const Product& product, int32_t tokens, bool is_scaled) {
+  constexpr int64_t kManyBlocks = 96;
+  if (tokens <= (is_scaled ? 16 : 32)) return false;
   const int64_t row_blocks = (RowTiles(product.gemm.w.n, product.gemm.w.gated) + 7) / 8;
-  return tokens > 64 && (int64_t{product.gemm.m} + 127) / 128 * row_blocks * product.num_batches >= kMinTiles;
+  const int32_t places = tokens <= 64 || is_scaled ? 64 : 128;
+  return (int64_t{product.gemm.m} + places - 1) / places * row_blocks * product.num_batches >= kManyBlocks;
 }
 
 }  // namespace
@@ -44,8 +47,8 @@ void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream) {
   if (gemm.w.format == WeightFormat::kF32) return LaunchF32(product, stream);
   const int32_t tokens = product.num_experts == 0 ? gemm.m : gemm.m / product.num_experts + 1;  // of a matrix
   WithFormat(gemm.w.format, [&]<class F>(F) {
-    if (kernel == GemmKernel::kTiled || (kernel == GemmKernel::kFastest && IsWorthTiles(product, tokens))) {
-      LaunchTiled<F>(product, stream);
+    if (kernel == GemmKernel::kTiled || (kernel == GemmKernel::kFastest && IsWorthTiles(product, tokens, F::kScaled))) {
+      LaunchTiled<F>(product, tokens, stream);
     } else {
       LaunchSkinny<F>(product, tokens, stream);
     }

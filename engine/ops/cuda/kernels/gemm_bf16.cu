@@ -4,6 +4,6 @@
 namespace sluice::cuda {
 
 template void LaunchSkinny<BF16Weights>(const Product& product, int32_t tokens, Stream stream);
-template void LaunchTiled<BF16Weights>(const Product& product, Stream stream);
+template void LaunchTiled<BF16Weights>(const Product& product, int32_t tokens, Stream stream);
 
 }  // namespace sluice::cuda

@@ -33,7 +33,7 @@ void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream);
 template <class F>
 void LaunchSkinny(const Product& product, int32_t tokens, Stream stream);
 template <class F>
-void LaunchTiled(const Product& product, Stream stream);
+void LaunchTiled(const Product& product, int32_t tokens, Stream stream);
 void LaunchF32(const Product& product, Stream stream);
 
 }  // namespace sluice::cuda

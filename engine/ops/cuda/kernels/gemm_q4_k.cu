@@ -4,6 +4,6 @@
 namespace sluice::cuda {
 
 template void LaunchSkinny<Q4_KWeights>(const Product& product, int32_t tokens, Stream stream);
-template void LaunchTiled<Q4_KWeights>(const Product& product, Stream stream);
+template void LaunchTiled<Q4_KWeights>(const Product& product, int32_t tokens, Stream stream);
 
 }  // namespace sluice::cuda

@@ -28,29 +28,27 @@ struct GlobalX {
   }
 };
 
-// A K tile of each of a block's row tiles, in registers.
+// One step of each of a block's row tiles, in registers.
 template <class F, int kRowTiles>
-struct TileRegisters {
-  static constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
+struct StepRegisters {
   typename F::Header headers[kRowTiles];
-  typename F::Payload payloads[kLayout.steps][kRowTiles];
+  typename F::Payload payloads[kRowTiles];
 
   // `tiles`: the first K tile of each row tile.
-  __device__ __forceinline__ void Load(const std::byte* const (&tiles)[kRowTiles], int32_t k_tile) {
+  __device__ __forceinline__ void Load(const std::byte* const (&tiles)[kRowTiles], int32_t step) {
+    constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      const std::byte* tile = tiles[r] + int64_t{k_tile} * kLayout.bytes();
+      const std::byte* tile = tiles[r] + int64_t{step / kLayout.steps} * kLayout.bytes();
       headers[r] = F::template LoadHeader<GlobalMemory>(tile, lane);
-#pragma unroll
-      for (int s = 0; s < kLayout.steps; ++s)
-        payloads[s][r] =
-            F::template LoadPayload<GlobalMemory>(tile + kLayout.header_bytes + s * kLayout.payload_bytes, lane);
+      payloads[r] = F::template LoadPayload<GlobalMemory>(
+          tile + kLayout.header_bytes + step % kLayout.steps * kLayout.payload_bytes, lane);
     }
   }
 };
 
-// blockIdx: (tile of kTokenTiles * 8 places, kRowTiles row tiles, batch). A warp keeps `kAhead` K tiles of its slice in
+// blockIdx: (tile of kTokenTiles * 8 places, kRowTiles row tiles, batch). A warp keeps `kAhead` steps of its slice in
 // flight.
 template <class F, int kRowTiles, int kTokenTiles, int kAhead>
 __global__ void __launch_bounds__(kSkinnyThreads) SkinnyKernel(const __grid_constant__ Product product) {
@@ -76,24 +74,21 @@ __global__ void __launch_bounds__(kSkinnyThreads) SkinnyKernel(const __grid_cons
     x.rows[t] = static_cast<const std::byte*>(XRow(product, places, places.first + min(t * 8 + g, places.count - 1))) +
                 q * 4 * 2;
 
-  const int32_t end = SliceStart(slice + 1, k_tiles);
+  const int32_t end = SliceStart(slice + 1, k_tiles) * kLayout.steps;
   float sums[kRowTiles][kTokenTiles][4] = {};
-  TileRegisters<F, kRowTiles> ahead[kAhead];
-  int32_t k_tile = SliceStart(slice, k_tiles);
+  StepRegisters<F, kRowTiles> ahead[kAhead];
+  int32_t step = SliceStart(slice, k_tiles) * kLayout.steps;
 #pragma unroll
   for (int i = 0; i < kAhead; ++i)
-    if (k_tile + i < end) ahead[i].Load(tiles, k_tile + i);
-  for (; k_tile < end; k_tile += kAhead) {
+    if (step + i < end) ahead[i].Load(tiles, step + i);
+  for (; step < end; step += kAhead) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (k_tile + i >= end) break;
-#pragma unroll
-      for (int s = 0; s < kLayout.steps; ++s) {
-        x.k = (k_tile + i) * kLayout.k() + s * kStepK;
-        x.end = w.k - x.k;
-        MultiplyStep<F>(ahead[i].headers, s, ahead[i].payloads[s], x, sums);
-      }
-      if (k_tile + i + kAhead < end) ahead[i].Load(tiles, k_tile + i + kAhead);
+      if (step + i >= end) break;
+      x.k = (step + i) * kStepK;
+      x.end = w.k - x.k;
+      MultiplyStep<F>(ahead[i].headers, (step + i) % kLayout.steps, ahead[i].payloads, x, sums);
+      if (step + i + kAhead < end) ahead[i].Load(tiles, step + i + kAhead);
     }
   }
 
@@ -128,19 +123,24 @@ void LaunchSkinnyTile(const Product& product, Stream stream) {
                 sizeof(SkinnyShared<kRowTiles, kTokenTiles>), stream, product);
 }
 
+// A block's row tiles share what it reads of x, so more tokens want more of them; but a small matrix must not be left
+// with fewer blocks than there are processors.
 template <class F>
 void LaunchSkinny(const Product& product, int32_t tokens, Stream stream) {
-  // About 64 bytes in flight a lane, 128 with one row tile.
-  constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
-  constexpr int kAhead = kLayout.bytes() >= 2048 ? 1 : kLayout.bytes() >= 1024 ? 2 : 4;
+  constexpr int kAhead = F::kScaled ? 4 : 2;
+  constexpr int32_t kManyRowTiles = 4 * 96;
   if (tokens <= 8) {
-    LaunchSkinnyTile<F, 1, 1, (kAhead == 1 && kLayout.steps == 1) ? 2 : kAhead>(product, stream);
+    LaunchSkinnyTile<F, 1, 1, kAhead>(product, stream);
   } else if (tokens <= 16) {
     LaunchSkinnyTile<F, 1, 2, kAhead>(product, stream);
-  } else if (tokens <= 32) {
-    LaunchSkinnyTile<F, 2, 4, kAhead / 2 < 1 ? 1 : kAhead / 2>(product, stream);
-  } else {
+  } else if constexpr (F::kScaled) {
+    LaunchSkinnyTile<F, 2, 4, 1>(product, stream);
+  } else if (tokens > 32) {
     LaunchSkinnyTile<F, 2, 8, 1>(product, stream);
+  } else if (RowTiles(product.gemm.w.n, product.gemm.w.gated) >= kManyRowTiles) {
+    LaunchSkinnyTile<F, 4, 4, 1>(product, stream);
+  } else {
+    LaunchSkinnyTile<F, 2, 4, 1>(product, stream);
   }
 }
 

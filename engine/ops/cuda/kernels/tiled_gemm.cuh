@@ -1,6 +1,6 @@
-// Products for many tokens: a block computes 128 rows x 128 tokens and both operands go through shared memory, whence
-// every byte is used by several warps. The packed weights keep their form there; operands are made of them as in the
-// skinny kernel, by the same functions in the same order, so the bits are the same.
+// Products for many tokens: a block computes 128 rows x 64 or 128 tokens and both operands go through shared memory,
+// whence every byte is used by several warps. The packed weights keep their form there; operands are made of them as in
+// the skinny kernel, by the same functions in the same order, so the bits are the same.
 #pragma once
 
 #include "engine/ops/cuda/kernels/gemm_product.cuh"
@@ -9,17 +9,15 @@
 namespace sluice::cuda {
 
 inline constexpr int kTiledThreads = 256;
-inline constexpr int kTiledTokens = 128;
 inline constexpr int kTiledRowTiles = 8;
 inline constexpr int kTiledStages = 3;  // of cp.async: one is used while the next two arrive
 
 // Four warps share out the rows, two the tokens.
 inline constexpr int kWarpRowTiles = 2;
-inline constexpr int kWarpTokenTiles = 8;
-static_assert(kTiledRowTiles / kWarpRowTiles * (kTiledTokens / 8 / kWarpTokenTiles) * 32 == kTiledThreads);
+constexpr int TiledTokens(int warp_token_tiles) { return 2 * warp_token_tiles * 8; }
 
 // One step: 64 values of k.
-template <class F>
+template <class F, int kTokens>
 struct TiledStage {
   static constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
   // Of a row tile: the K tile's header and the payload of the step.
@@ -27,13 +25,13 @@ struct TiledStage {
   uint4 weights[kTiledRowTiles][kChunks];
   // Eight values a chunk. The two chunks of mma j lie where those of mma j ^ (token % 4) would be, so that the lanes of
   // a half-warp, which read 8 bytes of four tokens, do not meet in a bank.
-  uint4 x[kTiledTokens][kStepK / 8];
+  uint4 x[kTokens][kStepK / 8];
 };
 
-template <class F>
+template <class F, int kTokens>
 union TiledShared {
-  TiledStage<F> stages[kTiledStages];
-  float sums[kTiledRowTiles * kTileRows][kTiledTokens + 8];
+  TiledStage<F, kTokens> stages[kTiledStages];
+  float sums[kTiledRowTiles * kTileRows][kTokens + 8];
 };
 
 // x of one step from shared memory.
@@ -47,7 +45,7 @@ struct SharedX {
 };
 
 // Begins the copies of a block's operands, a step after the other.
-template <class F>
+template <class F, int kTokens>
 class TiledLoader {
  public:
   __device__ __forceinline__ TiledLoader(const Product& product, const Places& places, int32_t first_row_tile)
@@ -62,7 +60,7 @@ class TiledLoader {
   }
 
   // Rows and tokens beyond the last are copies of the last, k beyond the end zeros.
-  __device__ __forceinline__ void Begin(int32_t step, TiledStage<F>& stage) const {
+  __device__ __forceinline__ void Begin(int32_t step, TiledStage<F, kTokens>& stage) const {
     constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
     constexpr int kHeaderChunks = kLayout.header_bytes / 16;
     const int32_t k_tile = step / kLayout.steps;
@@ -86,8 +84,8 @@ class TiledLoader {
   __device__ __forceinline__ int32_t row_tiles() const { return row_tiles_; }
 
  private:
-  static constexpr int kChunks = TiledStage<F>::kChunks;
-  static constexpr int kTokensAThread = kTiledTokens * 8 / kTiledThreads;
+  static constexpr int kChunks = TiledStage<F, kTokens>::kChunks;
+  static constexpr int kTokensAThread = kTokens * 8 / kTiledThreads;
   static __device__ __forceinline__ int Token(int i) {
     return static_cast<int>(threadIdx.x / 8) + i * (kTiledThreads / 8);
   }
@@ -99,8 +97,8 @@ class TiledLoader {
 };
 
 // sums += the step that has arrived in `stage`, for the warp's row tiles and tokens from the given ones on.
-template <class F>
-__device__ __forceinline__ void MultiplyStage(const TiledStage<F>& stage, int step_in_tile, int first_row_tile,
+template <class F, int kTokens, int kWarpTokenTiles>
+__device__ __forceinline__ void MultiplyStage(const TiledStage<F, kTokens>& stage, int step_in_tile, int first_row_tile,
                                               int first_token, float (&sums)[kWarpRowTiles][kWarpTokenTiles][4]) {
   constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -115,17 +113,19 @@ __device__ __forceinline__ void MultiplyStage(const TiledStage<F>& stage, int st
   MultiplyStep<F>(headers, step_in_tile, payloads, SharedX{stage.x[first_token + lane / 4]}, sums);
 }
 
-// blockIdx: (tile of kTiledTokens places, kTiledRowTiles row tiles, batch).
-template <class F>
+// blockIdx: (tile of kTokens places, kTiledRowTiles row tiles, batch).
+template <class F, int kWarpTokenTiles>
 __global__ void __launch_bounds__(kTiledThreads) TiledKernel(const __grid_constant__ Product product) {
-  SLUICE_SHARED(TiledShared<F>, shared);
+  constexpr int kTokens = TiledTokens(kWarpTokenTiles);
+  using Shared = TiledShared<F, kTokens>;
+  SLUICE_SHARED(Shared, shared);
   constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
-  const Places places = CoverPlaces<kTiledTokens>(product);
+  const Places places = CoverPlaces<kTokens>(product);
   if (places.count <= 0) return;
   const int32_t block_row_tile = static_cast<int32_t>(blockIdx.y) * kTiledRowTiles;
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int warp_row_tile = warp % 4 * kWarpRowTiles, warp_token = warp / 4 * kWarpTokenTiles * 8;
-  const TiledLoader<F> loader(product, places, block_row_tile);
+  const TiledLoader<F, kTokens> loader(product, places, block_row_tile);
   const int32_t steps = loader.k_tiles() * kLayout.steps;
 
 #pragma unroll
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kTiledThreads) TiledKernel(const __grid_consta
             &shared.sums[(warp_row_tile + r) * kTileRows + g + i / 2 * 8][warp_token + t * 8 + q * 2]) =
             make_float2(totals[r][t][i], totals[r][t][i + 1]);
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kTiledRowTiles * 8 * kTiledTokens; i += kTiledThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTiledRowTiles * 8 * kTokens; i += kTiledThreads) {
     const int row = i % 8, r = i / 8 % kTiledRowTiles, token = i / (8 * kTiledRowTiles);
     if (token >= places.count || block_row_tile + r >= loader.row_tiles()) continue;
     Finish(product, places, places.first + token, block_row_tile + r, row, shared.sums[r * kTileRows + row][token],
@@ -175,12 +175,23 @@ __global__ void __launch_bounds__(kTiledThreads) TiledKernel(const __grid_consta
   }
 }
 
-template <class F>
-void LaunchTiled(const Product& product, Stream stream) {
+template <class F, int kWarpTokenTiles>
+void LaunchTiledTile(const Product& product, Stream stream) {
+  constexpr int kTokens = TiledTokens(kWarpTokenTiles);
   const GemmArgs& gemm = product.gemm;
   const int32_t row_blocks = (RowTiles(gemm.w.n, gemm.w.gated) + kTiledRowTiles - 1) / kTiledRowTiles;
-  const dim3 grid(PlaceTiles(product, kTiledTokens), row_blocks, product.num_batches);
-  SLUICE_LAUNCH(TiledKernel<F>, grid, kTiledThreads, sizeof(TiledShared<F>), stream, product);
+  const dim3 grid(PlaceTiles(product, kTokens), row_blocks, product.num_batches);
+  SLUICE_LAUNCH((TiledKernel<F, kWarpTokenTiles>), grid, kTiledThreads, sizeof(TiledShared<F, kTokens>), stream,
+                product);
+}
+
+// Scales and their partial sums leave no registers for the wider tile.
+template <class F>
+void LaunchTiled(const Product& product, int32_t tokens, Stream stream) {
+  if constexpr (!F::kScaled) {
+    if (tokens > 64) return LaunchTiledTile<F, 8>(product, stream);
+  }
+  LaunchTiledTile<F, 4>(product, stream);
 }
 
 }  // namespace sluice::cuda

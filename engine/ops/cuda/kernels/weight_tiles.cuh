@@ -30,22 +30,20 @@
 
 namespace sluice::cuda {
 
-// Where pieces come from. Weights in global memory are read once and not kept in L1.
+// Where pieces come from. Payloads in global memory are read once and not kept in L1; a header may serve several steps.
 struct GlobalMemory {
   template <class T>
   static __device__ __forceinline__ T Load(const std::byte* at) {
-    if constexpr (sizeof(T) == 16) {
-      return ptx::load_streaming(at);
-    } else {
-      return __ldg(reinterpret_cast<const T*>(at));
-    }
+    return __ldg(reinterpret_cast<const T*>(at));
   }
+  static __device__ __forceinline__ uint4 Stream(const std::byte* at) { return ptx::load_streaming(at); }
 };
 struct SharedMemory {
   template <class T>
   static __device__ __forceinline__ T Load(const std::byte* at) {
     return *reinterpret_cast<const T*>(at);
   }
+  static __device__ __forceinline__ uint4 Stream(const std::byte* at) { return Load<uint4>(at); }
 };
 
 struct RowScales {
@@ -104,7 +102,7 @@ struct SixteenBit {
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
     Payload p;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) p.mma[j] = Memory::template Load<uint4>(payload + (j * 32 + lane) * 16);
+    for (int j = 0; j < 4; ++j) p.mma[j] = Memory::Stream(payload + (j * 32 + lane) * 16);
     return p;
   }
   template <int j>
@@ -168,8 +166,7 @@ struct Q8_0Weights : ScaledBy32 {
   };
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {
-        {Memory::template Load<uint4>(payload + lane * 16), Memory::template Load<uint4>(payload + 512 + lane * 16)}};
+    return {{Memory::Stream(payload + lane * 16), Memory::Stream(payload + 512 + lane * 16)}};
   }
   // Byte `i` of `word` is q + 128: the mantissa of a float of exponent 2^23 holds it; what is left after the
   // subtraction fits the upper half of a float, which is a bf16.
@@ -195,7 +192,7 @@ struct Q4_0Weights : ScaledBy32 {
   };
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::template Load<uint4>(payload + lane * 16)};
+    return {Memory::Stream(payload + lane * 16)};
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
@@ -212,8 +209,7 @@ struct Q5_0Weights : ScaledBy32 {
   };
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::template Load<uint4>(payload + lane * 16),
-            Memory::template Load<uint32_t>(payload + 512 + lane * 4)};
+    return {Memory::Stream(payload + lane * 16), Memory::template Load<uint32_t>(payload + 512 + lane * 4)};
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
@@ -235,7 +231,7 @@ struct UnsignedNibbles : Quantised {
   };
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::template Load<uint4>(payload + lane * 16)};
+    return {Memory::Stream(payload + lane * 16)};
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
@@ -304,7 +300,7 @@ struct Q6_KWeights : Quantised {
   }
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::template Load<uint4>(payload + lane * 16), Memory::template Load<uint2>(payload + 512 + lane * 8)};
+    return {Memory::Stream(payload + lane * 16), Memory::template Load<uint2>(payload + 512 + lane * 8)};
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
