@@ -70,6 +70,7 @@ std::vector<AttentionSetup> Setups() {
   for (int32_t heads : {1, 3, 16, 20}) {
     setups.push_back({.num_heads = heads, .num_kv_heads = 1, .head_dim = 48, .value_dim = 0, .latent_value_dim = 32});
   }
+  setups.push_back({.num_heads = 16, .num_kv_heads = 1, .head_dim = 576, .value_dim = 0, .latent_value_dim = 512});
   setups.push_back({.num_heads = 4,
                     .num_kv_heads = 1,
                     .head_dim = 80,

@@ -22,6 +22,14 @@ void LaunchDecodeAttention(const AttentionKernelArgs& args, Stream stream);
 template <class T, int kDim, int kValueDim>
 void LaunchPrefillAttention(const AttentionKernelArgs& args, Stream stream);
 
+// Absorbed MLA: kDim = head_dim, kValueDim = latent_value_dim. That of DeepSeek-V2 and V3, and of toy models.
+#define SLUICE_LATENT_INSTANCES(X) \
+  X(__nv_bfloat16, 576, 512) X(__half, 576, 512) X(__nv_bfloat16, 48, 32) X(__half, 48, 32)
+
+// All rows.
+template <class T, int kDim, int kValueDim>
+void LaunchLatentAttention(const AttentionKernelArgs& args, Stream stream);
+
 // The plan's merges.
 void LaunchMergeAttention(const AttentionKernelArgs& args, Stream stream);
 

@@ -77,7 +77,7 @@ class QueryRows {
     shared_ = shared.bytes + lane % 16 * SharedRow(kDim) + lane / 16 * 16;
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
-      if (step % parts != part) continue;
+      if (!kInRegisters && step % parts != part) continue;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const __nv_bfloat16* row = rows[i % 2];
