@@ -50,7 +50,7 @@ class MoeHarness {
     values[kNanToken * d + d / 2] = NAN;
     values[kInfToken * d] = INFINITY, values[kInfToken * d + 1] = -INFINITY;
     table_ = Load({table.view}, LinearLayout::kStacked);
-    router_ = Load({stored_router_.view}, LinearLayout::kStacked);
+    router_ = Load({stored_router_.view}, LinearLayout::kRouter);
     for (int e = 0; e < experts; ++e) {
       gates_.push_back(RandomTensor(config.weights, h, d, rng_));
       ups_.push_back(RandomTensor(config.weights, h, d, rng_));

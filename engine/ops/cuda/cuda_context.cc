@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "engine/ops/validate.h"
 
 namespace sluice {
@@ -48,6 +49,10 @@ absl::StatusOr<std::unique_ptr<CudaKvCache>> CudaKvCache::Create(const KvCacheSh
   std::unique_ptr<CudaKvCache> cache(new CudaKvCache(shape));
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const KvLayerShape& layer = shape.layers[i];
+    if (layer.head_dim % 8 != 0 || layer.value_head_dim % 8 != 0) {
+      return absl::UnimplementedError(absl::StrCat("heads of ", layer.head_dim, " and ", layer.value_head_dim,
+                                                   " values in the KV cache; on a GPU both must be multiples of 8"));
+    }
     cuda::PagedKv kv;
     kv.element = KvElementOf(shape.dtype);
     kv.block_size = shape.block_size;

@@ -1,0 +1,19 @@
+// A Device without a GPU: the emulation's memory, kernels that run as they are launched, recordings of launches. All
+// that stands above Device so runs on any machine, NaN in every byte of device memory that nobody has written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/ops/cuda/device.h"
+
+namespace sluice {
+
+struct EmulatedDeviceOptions {
+  int64_t memory_bytes = int64_t{4} << 30;  // what Allocate gives out at most
+  int32_t num_sms = 3;                      // few, so that persistent grids take turns
+};
+
+std::unique_ptr<Device> NewEmulatedDevice(const EmulatedDeviceOptions& options = {});
+
+}  // namespace sluice
