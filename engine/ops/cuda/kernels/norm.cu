@@ -15,7 +15,6 @@ struct RowsOfNorm {
   int64_t x_stride;
   const int32_t* rows;
   int32_t d;
-  bool aligned;
   NormWeightsView norm;
   // Where the result goes: rounded, as it is, added to something. Null: nowhere.
   void* y;
@@ -29,22 +28,23 @@ struct NormShared {
   float partials[kWarps];
 };
 
+template <bool kAligned>
 __device__ float4 Scaled(const RowsOfNorm& args, int32_t column, float4 v, float scale) {
   v = {v.x * scale, v.y * scale, v.z * scale, v.w * scale};
   if (args.norm.weight != nullptr) {
-    const float4 w = LoadFour(args.norm.weight, column, args.d, args.aligned);
+    const float4 w = LoadFour(args.norm.weight, column, args.d, kAligned);
     const float offset = args.norm.params.weight_offset;
     v = {v.x * (w.x + offset), v.y * (w.y + offset), v.z * (w.z + offset), v.w * (w.w + offset)};
   }
   if (args.norm.bias != nullptr) {
-    const float4 b = LoadFour(args.norm.bias, column, args.d, args.aligned);
+    const float4 b = LoadFour(args.norm.bias, column, args.d, kAligned);
     v = {v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
   }
   return v;
 }
 
 // A thread holds kFours groups of four columns of its block's row, so that the row is read once.
-template <int kWarps, int kFours>
+template <int kWarps, int kFours, bool kAligned>
 __global__ void __launch_bounds__(kWarps* kWarpLanes) NormKernel(const __grid_constant__ RowsOfNorm args) {
   SLUICE_SHARED(NormShared<kWarps>, shared);
   const int64_t row = blockIdx.x, source = args.rows != nullptr ? args.rows[row] : row;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) NormKernel(const __grid_co
   const auto column = [](int i) { return int32_t(threadIdx.x + i * kWarps * kWarpLanes) * 4; };
   float4 v[kFours];
 #pragma unroll
-  for (int i = 0; i < kFours; ++i) v[i] = LoadFour(x, column(i), args.d, args.aligned);
+  for (int i = 0; i < kFours; ++i) v[i] = LoadFour(x, column(i), args.d, kAligned);
 
   if (args.norm.params.kind == NormKind::kLayer) {
     float sum = 0;
@@ -80,35 +80,40 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) NormKernel(const __grid_co
   const int64_t first = row * args.d;
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
-    const float4 y = Scaled(args, column(i), v[i], scale);
-    if (args.y != nullptr) StoreFour(args.y, args.y_element, first, column(i), args.d, args.aligned, y);
-    if (args.y_f32 != nullptr) StoreFour(args.y_f32, Element::kF32, first, column(i), args.d, args.aligned, y);
+    const float4 y = Scaled<kAligned>(args, column(i), v[i], scale);
+    if (args.y != nullptr) StoreFour(args.y, args.y_element, first, column(i), args.d, kAligned, y);
+    if (args.y_f32 != nullptr) StoreFour(args.y_f32, Element::kF32, first, column(i), args.d, kAligned, y);
     if (args.sum == nullptr) continue;
-    const float4 s = LoadFour(args.sum + first, column(i), args.d, args.aligned);
-    StoreFour(args.sum, Element::kF32, first, column(i), args.d, args.aligned,
+    const float4 s = LoadFour(args.sum + first, column(i), args.d, kAligned);
+    StoreFour(args.sum, Element::kF32, first, column(i), args.d, kAligned,
               {s.x + y.x, s.y + y.y, s.z + y.z, s.w + y.w});
   }
 }
 
 template <int kWarps, int kFours>
-void Launch(const RowsOfNorm& args, int32_t num_rows, Stream stream) {
-  SLUICE_LAUNCH((NormKernel<kWarps, kFours>), dim3(unsigned(num_rows)), dim3(kWarps * kWarpLanes),
-                sizeof(NormShared<kWarps>), stream, args);
+void Launch(const RowsOfNorm& args, int32_t num_rows, bool aligned, Stream stream) {
+  const dim3 grid(static_cast<unsigned>(num_rows)), block(kWarps * kWarpLanes);
+  const size_t shared_bytes = sizeof(NormShared<kWarps>);
+  if (aligned) {
+    SLUICE_LAUNCH((NormKernel<kWarps, kFours, true>), grid, block, shared_bytes, stream, args);
+  } else {
+    SLUICE_LAUNCH((NormKernel<kWarps, kFours, false>), grid, block, shared_bytes, stream, args);
+  }
 }
 
-void LaunchRows(RowsOfNorm args, int32_t num_rows, Stream stream) {
+bool AllAligned(const RowsOfNorm& args) {
+  return args.d % 4 == 0 && args.x_stride % 4 == 0 && IsAligned(args.x) && IsAligned(args.norm.weight) &&
+         IsAligned(args.norm.bias) && IsAligned(args.y) && IsAligned(args.y_f32) && IsAligned(args.sum);
+}
+
+void LaunchRows(const RowsOfNorm& args, int32_t num_rows, Stream stream) {
   if (num_rows == 0) return;
-  args.aligned = args.d % 4 == 0 && args.x_stride % 4 == 0;
-  for (const void* p : {static_cast<const void*>(args.x), static_cast<const void*>(args.norm.weight),
-                        static_cast<const void*>(args.norm.bias), static_cast<const void*>(args.y),
-                        static_cast<const void*>(args.y_f32), static_cast<const void*>(args.sum)}) {
-    args.aligned = args.aligned && IsAligned(p);
-  }
-  if (args.d <= 1024) return Launch<8, 1>(args, num_rows, stream);
-  if (args.d <= 2048) return Launch<8, 2>(args, num_rows, stream);
-  if (args.d <= 4096) return Launch<8, 4>(args, num_rows, stream);
-  if (args.d <= 8192) return Launch<8, 8>(args, num_rows, stream);
-  Launch<32, 8>(args, num_rows, stream);
+  const bool aligned = AllAligned(args);
+  if (args.d <= 1024) return Launch<8, 1>(args, num_rows, aligned, stream);
+  if (args.d <= 2048) return Launch<8, 2>(args, num_rows, aligned, stream);
+  if (args.d <= 4096) return Launch<8, 4>(args, num_rows, aligned, stream);
+  if (args.d <= 8192) return Launch<8, 8>(args, num_rows, aligned, stream);
+  Launch<32, 8>(args, num_rows, aligned, stream);
 }
 
 // ---------------------------------------------------------------- without a norm
@@ -153,19 +158,19 @@ __global__ void __launch_bounds__(kThreads) AddKernel(const float* y, int64_t co
 }  // namespace
 
 void LaunchNorm(const NormArgs& args, Stream stream) {
-  LaunchRows({args.x, args.d, args.rows, args.d, false, args.norm, args.y, args.y_element, args.y_f32, nullptr},
-             args.num_rows, stream);
+  LaunchRows({args.x, args.d, args.rows, args.d, args.norm, args.y, args.y_element, args.y_f32, nullptr}, args.num_rows,
+             stream);
 }
 
 void LaunchNormColumns(const NormColumnsArgs& args, Stream stream) {
-  LaunchRows({args.x, args.x_stride, nullptr, args.d, false, args.norm, args.y, args.y_element, nullptr, nullptr},
+  LaunchRows({args.x, args.x_stride, nullptr, args.d, args.norm, args.y, args.y_element, nullptr, nullptr},
              args.num_rows, stream);
 }
 
 void LaunchAddNormed(const AddNormedArgs& args, Stream stream) {
   if (args.has_norm) {
-    LaunchRows({args.y, args.d, nullptr, args.d, false, args.norm, nullptr, Element::kF32, nullptr, args.x},
-               args.num_rows, stream);
+    LaunchRows({args.y, args.d, nullptr, args.d, args.norm, nullptr, Element::kF32, nullptr, args.x}, args.num_rows,
+               stream);
     return;
   }
   const int64_t count = int64_t{args.num_rows} * args.d;
