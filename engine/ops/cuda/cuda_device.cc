@@ -1,0 +1,132 @@
+#include "engine/ops/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kDevice = 0;
+constexpr int kLowestMajor = 8;  // sm_80: bf16 mma and cp.async
+
+absl::Status ToStatus(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
+}
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(const cudaDeviceProp& properties, cudaStream_t stream)
+      : name_(properties.name), num_sms_(properties.multiProcessorCount), stream_(stream) {}
+  ~CudaDevice() override { cudaStreamDestroy(stream_); }
+
+  std::string Name() const override { return name_; }
+  cuda::Stream stream() const override { return stream_; }
+  int32_t num_sms() const override { return num_sms_; }
+  int64_t FreeBytes() const override {
+    size_t free = 0, total = 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
+  }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t error = cudaMalloc(&data, static_cast<size_t>(bytes > 0 ? bytes : 1));
+    if (error == cudaSuccess) return data;
+    cudaGetLastError();  // an allocation that failed leaves the device whole
+    if (error != cudaErrorMemoryAllocation) return ToStatus(error, "cudaMalloc");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("device memory: asked for ", bytes, " bytes, ", FreeBytes(), " are free"));
+  }
+  void Free(void* data) override { cudaFree(data); }
+  absl::StatusOr<void*> AllocatePinned(int64_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t error = cudaMallocHost(&data, static_cast<size_t>(bytes > 0 ? bytes : 1));
+    if (error == cudaSuccess) return data;
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("pinned host memory: asked for ", bytes, " bytes: ", cudaGetErrorString(error)));
+  }
+  void FreePinned(void* data) override { cudaFreeHost(data); }
+
+  void Upload(void* device, const void* host, int64_t bytes) override {
+    Note(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "copy to device");
+  }
+  void Download(void* host, const void* device, int64_t bytes) override {
+    Note(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
+         "copy from device");
+  }
+  void Zero(void* device, int64_t bytes) override {
+    Note(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream_), "memset");
+  }
+
+  absl::Status Synchronize() override {
+    Note(cudaGetLastError(), "launch");
+    Note(cudaStreamSynchronize(stream_), "step");
+    return std::exchange(fault_, absl::OkStatus());
+  }
+
+  class Graph : public Recording {
+   public:
+    explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
+    ~Graph() override { cudaGraphExecDestroy(graph_); }
+    cudaGraphExec_t get() const { return graph_; }
+
+   private:
+    const cudaGraphExec_t graph_;
+  };
+
+  void BeginRecording() override {
+    Note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin capture");
+  }
+  absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override {
+    cudaGraph_t graph = nullptr;
+    SLUICE_RETURN_IF_ERROR(ToStatus(cudaStreamEndCapture(stream_, &graph), "end capture"));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    SLUICE_RETURN_IF_ERROR(ToStatus(error, "instantiate graph"));
+    return std::make_unique<Graph>(executable);
+  }
+  void Replay(const Recording& recording) override {
+    Note(cudaGraphLaunch(static_cast<const Graph&>(recording).get(), stream_), "launch graph");
+  }
+
+ private:
+  // Keeps the first fault for the next Synchronize.
+  void Note(cudaError_t error, const char* what) {
+    if (fault_.ok()) fault_ = ToStatus(error, what);
+  }
+
+  const std::string name_;
+  const int32_t num_sms_;
+  const cudaStream_t stream_;
+  absl::Status fault_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice() {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    return absl::FailedPreconditionError(
+        absl::StrCat("no GPU: ", found != cudaSuccess ? cudaGetErrorString(found) : "the driver reports none"));
+  }
+  cudaDeviceProp properties;
+  SLUICE_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, kDevice), "device properties"));
+  if (properties.major < kLowestMajor) {
+    return absl::FailedPreconditionError(absl::StrCat("GPU ", properties.name, " is sm_", properties.major,
+                                                      properties.minor, ", expected sm_80 or newer"));
+  }
+  SLUICE_RETURN_IF_ERROR(ToStatus(cudaSetDevice(kDevice), "set device"));
+  cudaStream_t stream = nullptr;
+  SLUICE_RETURN_IF_ERROR(ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create stream"));
+  return std::make_unique<CudaDevice>(properties, stream);
+}
+
+}  // namespace sluice
