@@ -40,11 +40,11 @@ function(cuda_on_cpu_test name)
   foreach(variant ${cuda_on_cpu_variants})
     cuda_on_cpu_variant_name(target ${name} ${variant})
     add_executable(${target} ${ARG_SRCS})
-    # Kernels after what launches them: static libraries are searched in order.
+    # Kernels as a whole: libraries are searched in order, and what launches them may come later.
     target_link_libraries(${target} PRIVATE ${ARG_LIBS})
     foreach(library ${ARG_KERNELS})
       cuda_on_cpu_variant_name(kernels ${library} ${variant})
-      target_link_libraries(${target} PRIVATE ${kernels})
+      target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,${kernels}>)
     endforeach()
     target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
     target_compile_definitions(${target} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
