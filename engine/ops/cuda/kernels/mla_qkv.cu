@@ -18,6 +18,7 @@ struct Token {
 };
 
 __device__ Rotation RotationAt(const MlaQkvPostArgs& args, const Token& token, int32_t pair) {
+  if (2 * pair >= args.rope.num_rotary) return {1, 0};
   return RotationOf(args.rope, pair, token.position, token.rope_length);
 }
 
