@@ -39,7 +39,7 @@ void Process::Start(const std::vector<std::string>& arguments, const Environment
   std::vector<std::string> argv = {SLUICE_BINARY};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   Environment all = {{"PATH", "/usr/bin:/bin"}, {"TERM", "xterm"}};
-  for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
+  for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) all[name] = value;
   }
   for (const auto& [name, value] : environment) all[name] = value;
