@@ -12,8 +12,8 @@ namespace {
 using cuda::Element;
 using testing::ElementsAreArray;
 
-constexpr int kSizes[] = {1,    2,    3,    4,    5,    8,    31,   64,   127,  128,  129,  576,
-                          1000, 1023, 1024, 1025, 2048, 2052, 3001, 4096, 4097, 5000, 8192, 9001};
+constexpr int kSizes[] = {1,    2,    3,    4,    5,    8,    31,   64,   127,  128,  129,  576,  1000,
+                          1023, 1024, 1025, 2048, 2052, 3001, 4096, 4097, 5000, 8192, 9001, 20480};
 
 // The norm of one row by its definition (engine/base/layer_types.h).
 std::vector<double> Normed(const NormParams& params, const float* x, int d, const float* weight, const float* bias) {

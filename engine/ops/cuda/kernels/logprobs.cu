@@ -58,14 +58,14 @@ struct RowSums {
   bool finite;
 };
 
-__device__ RowSums SumRow(const float* logits, int32_t vocab_size, int32_t token, LogprobShared& shared) {
+__device__ RowSums SumRow(const float* logits, int32_t vocab_size, bool aligned, int32_t token, LogprobShared& shared) {
   RowSums sums = {};
   BestToken best;
   bool bad = false;
-  for (int32_t i = threadIdx.x; i < vocab_size; i += kFilterThreads) {
-    bad |= IsBad(logits[i]);
-    best = Better()(best, {logits[i], i});
-  }
+  ForRow(logits, vocab_size, aligned, [&](float logit, int32_t i) {
+    bad |= IsBad(logit);
+    best = Better()(best, {logit, i});
+  });
   sums.max = BlockReduce(best, Better(), shared.partials).value;
   sums.finite = !__syncthreads_or(bad) && sums.max > -INFINITY;
   if (!sums.finite) return sums;
@@ -73,10 +73,10 @@ __device__ RowSums SumRow(const float* logits, int32_t vocab_size, int32_t token
   const float own = logits[token];
   Mass mass = 0;
   int32_t above = 0;
-  for (int32_t i = threadIdx.x; i < vocab_size; i += kFilterThreads) {
-    mass += weight(logits[i]);
-    above += logits[i] > own;
-  }
+  ForRow(logits, vocab_size, aligned, [&](float logit, int32_t) {
+    mass += weight(logit);
+    above += logit > own;
+  });
   mass = BlockReduce(mass, Plus(), shared.filter.warp_sums);
   sums.log_sum = double(sums.max) + log(double(mass) / double(kMassOfLargest));
   sums.rank = 1 + BlockReduce(above, Plus(), shared.counts);
@@ -84,11 +84,9 @@ __device__ RowSums SumRow(const float* logits, int32_t vocab_size, int32_t token
 }
 
 // The num_top most likely tokens of the row, sorted, at `keys`.
-__device__ void FindTop(const float* logits, int32_t vocab_size, float max, int32_t num_top, LogprobShared& shared,
-                        SortKey* keys) {
-  Items items = {logits, nullptr, vocab_size, 1};
+__device__ void FindTop(Items items, float max, int32_t num_top, LogprobShared& shared, SortKey* keys) {
   Cut cut = {-INFINITY};
-  if (num_top < vocab_size) {
+  if (num_top < items.size) {
     const auto needed = [num_top](Mass) { return Mass(num_top); };
     Narrow<false>(max, OfCount(), needed, shared.filter, items, cut);
   }
@@ -103,13 +101,14 @@ __device__ void FindTop(const float* logits, int32_t vocab_size, float max, int3
 }
 
 // A block a row.
-__global__ void __launch_bounds__(kFilterThreads) LogprobKernel(const __grid_constant__ LogprobArgs args) {
+__global__ void __launch_bounds__(kFilterThreads)
+    LogprobKernel(const __grid_constant__ LogprobArgs args, bool aligned) {
   SLUICE_SHARED(LogprobShared, shared);
   const int32_t row = blockIdx.x, vocab = args.vocab_size;
   if (args.num_top[row] < 0) return;
   const int32_t num_top = min(args.num_top[row], vocab), token = args.tokens[row];
   const float* logits = args.logits + int64_t{args.logits_rows[row]} * vocab;
-  const RowSums sums = SumRow(logits, vocab, token, shared);
+  const RowSums sums = SumRow(logits, vocab, aligned, token, shared);
   if (threadIdx.x == 0) {
     args.logprobs[row] = sums.finite ? float(double(logits[token]) - sums.log_sum) : NAN;
     args.ranks[row] = sums.rank;
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kFilterThreads) LogprobKernel(const __grid_con
   if (num_top > kMaxSortedInShared) {
     keys = static_cast<SortKey*>(args.workspace) + int64_t{row} * PowerOfTwoFrom(min(args.max_top, vocab));
   }
-  if (sums.finite) FindTop(logits, vocab, sums.max, num_top, shared, keys);
+  if (sums.finite) FindTop({logits, nullptr, vocab, 1, aligned}, sums.max, num_top, shared, keys);
   for (int32_t i = threadIdx.x; i < num_top; i += kFilterThreads) {
     top_tokens[i] = sums.finite ? TokenOf(keys[i]) : -1;
     top_logprobs[i] = sums.finite ? float(double(ValueOf(keys[i])) - sums.log_sum) : NAN;
@@ -137,8 +136,8 @@ int64_t LogprobWorkspaceBytes(int32_t num_rows, int32_t vocab_size, int32_t max_
 
 void LaunchLogprobs(const LogprobArgs& args, Stream stream) {
   if (args.num_rows == 0) return;
-  SLUICE_LAUNCH(LogprobKernel, dim3(unsigned(args.num_rows)), dim3(kFilterThreads), sizeof(LogprobShared), stream,
-                args);
+  SLUICE_LAUNCH(LogprobKernel, dim3(unsigned(args.num_rows)), dim3(kFilterThreads), sizeof(LogprobShared), stream, args,
+                args.vocab_size % 4 == 0 && IsAligned(args.logits));
 }
 
 }  // namespace sluice::cuda

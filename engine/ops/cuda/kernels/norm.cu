@@ -113,7 +113,7 @@ void LaunchRows(const RowsOfNorm& args, int32_t num_rows, Stream stream) {
   if (args.d <= 2048) return Launch<8, 2>(args, num_rows, aligned, stream);
   if (args.d <= 4096) return Launch<8, 4>(args, num_rows, aligned, stream);
   if (args.d <= 8192) return Launch<8, 8>(args, num_rows, aligned, stream);
-  Launch<32, 8>(args, num_rows, aligned, stream);
+  Launch<32, 5>(args, num_rows, aligned, stream);
 }
 
 // ---------------------------------------------------------------- without a norm

@@ -1,5 +1,5 @@
 // Norms over rows, and the residual additions that go with them. One block a row; reduction order fixed by d alone.
-// d is 1 to 32768. What is 16-byte aligned with d (and a stride) a multiple of 4 is read 16 bytes at a time; the bits
+// d is 1 to 20480. What is 16-byte aligned with d (and a stride) a multiple of 4 is read 16 bytes at a time; the bits
 // are the same either way.
 #pragma once
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/ops/cuda/kernels/cuda_language.h"
 
@@ -14,11 +15,12 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 // For any T of whole words.
 template <class T>
 __device__ __forceinline__ T ShuffleXor(T value, int lanes) {
-  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
-  uint32_t words[sizeof(T) / sizeof(uint32_t)];
+  using Word = std::conditional_t<sizeof(T) % 8 == 0, unsigned long long, unsigned>;
+  static_assert(sizeof(T) % sizeof(Word) == 0);
+  Word words[sizeof(T) / sizeof(Word)];
   memcpy(words, &value, sizeof(T));
 #pragma unroll
-  for (uint32_t& word : words) word = __shfl_xor_sync(kAllLanes, word, lanes);
+  for (Word& word : words) word = __shfl_xor_sync(kAllLanes, word, lanes);
   memcpy(&value, words, sizeof(T));
   return value;
 }

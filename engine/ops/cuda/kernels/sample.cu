@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kScanThreads) ScanKernel(const __grid_constant
 
 // ---------------------------------------------------------------- the token of each row
 
-// Of all segments; every thread gets it.
+// Of all segments of the row, by one warp.
 __device__ SegmentResult MergeSegments(const SampleArgs& args) {
   const int32_t n = NumSegments(args.vocab_size), lane = threadIdx.x % kWarpLanes;
   const SegmentResult* segments = static_cast<const SegmentResult*>(args.workspace) + int64_t{blockIdx.x} * n;
@@ -190,6 +190,7 @@ __device__ SegmentResult MergeSegments(const SampleArgs& args) {
 }
 
 struct FinishShared {
+  SegmentResult merged;
   FilterShared filter;
   BestToken partials[kFilterWarps];
 };
@@ -237,14 +238,19 @@ __device__ int32_t Draw(const SampleRowData& row, const Items& items, const Cut&
 }
 
 // A block a row.
-__global__ void __launch_bounds__(kFilterThreads) FinishKernel(const __grid_constant__ SampleArgs args) {
+__global__ void __launch_bounds__(kFilterThreads) FinishKernel(const __grid_constant__ SampleArgs args, bool aligned) {
   SLUICE_SHARED(FinishShared, shared);
   const SampleRowData row = args.rows[blockIdx.x];
-  const SegmentResult merged = MergeSegments(args);
+  if (threadIdx.x < kWarpLanes) {
+    const SegmentResult merged = MergeSegments(args);
+    if (threadIdx.x == 0) shared.merged = merged;
+  }
+  __syncthreads();
+  const SegmentResult& merged = shared.merged;
   const bool finite = !merged.bad && merged.largest.value > -INFINITY;
   int32_t token = 0;
   if (finite && Filters(row, args.vocab_size)) {
-    Items items = {Logits(args, blockIdx.x), nullptr, args.vocab_size, row.temperature};
+    Items items = {Logits(args, blockIdx.x), nullptr, args.vocab_size, row.temperature, aligned};
     const Cut cut = FindCut(row, __fdiv_rn(merged.largest.value, row.temperature), shared.filter, items);
     token = Draw(row, items, cut, shared);
   } else if (finite) {
@@ -270,7 +276,7 @@ void LaunchSample(const SampleArgs& args, Stream stream) {
   SLUICE_LAUNCH(AdjustKernel, dim3(rows), dim3(kAdjustThreads), 0, stream, args, aligned);
   SLUICE_LAUNCH(ScanKernel, dim3(unsigned(NumSegments(args.vocab_size)), rows), dim3(kScanThreads), sizeof(ScanShared),
                 stream, args, aligned);
-  SLUICE_LAUNCH(FinishKernel, dim3(rows), dim3(kFilterThreads), sizeof(FinishShared), stream, args);
+  SLUICE_LAUNCH(FinishKernel, dim3(rows), dim3(kFilterThreads), sizeof(FinishShared), stream, args, aligned);
 }
 
 }  // namespace sluice::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/ops/cuda/kernels/cuda_language.h"
+#include "engine/ops/cuda/kernels/elements.cuh"
 #include "engine/ops/cuda/kernels/reduce.cuh"
 
 namespace sluice::cuda {
@@ -42,9 +43,8 @@ struct Items {
   const float* values;
   const int32_t* tokens;  // null: item i is token i
   int32_t size;
-  float divisor;
-  __device__ float value(int32_t i) const { return __fdiv_rn(values[i], divisor); }
-  __device__ int32_t token(int32_t i) const { return tokens != nullptr ? tokens[i] : i; }
+  float divisor;  // of the values
+  bool aligned;   // the values are, to 16 bytes, and `size` is a multiple of 4
 };
 
 // Tokens that stay: those above `value`, and of those equal to it the ones up to `token`.
@@ -54,13 +54,39 @@ struct Cut {
   __device__ bool Keeps(float v, int32_t t) const { return v > value || (v == value && t <= token); }
 };
 
-// Calls f(value, token) for each item that the cut keeps, from all threads of the block.
+// Calls f(value, token) for each of a row's values, from all threads of the block, with four loads of 16 bytes under
+// way.
+template <class F>
+__device__ __forceinline__ void ForRow(const float* row, int32_t size, bool aligned, F&& f) {
+  constexpr int kLoads = 2;
+  for (int32_t first = threadIdx.x * 4; first < size; first += kFilterThreads * 4 * kLoads) {
+    float4 fours[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) fours[i] = LoadFour(row, first + i * kFilterThreads * 4, size, aligned);
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int32_t token = first + i * kFilterThreads * 4;
+      const float values[4] = {fours[i].x, fours[i].y, fours[i].z, fours[i].w};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if (token + k < size) f(values[k], token + k);
+      }
+    }
+  }
+}
+
+// Likewise for each item that the cut keeps.
 template <class F>
 __device__ __forceinline__ void ForKept(const Items& items, const Cut& cut, F&& f) {
+  if (items.tokens == nullptr) {
+    return ForRow(items.values, items.size, items.aligned, [&](float undivided, int32_t token) {
+      const float value = __fdiv_rn(undivided, items.divisor);
+      if (cut.Keeps(value, token)) f(value, token);
+    });
+  }
   for (int32_t i = threadIdx.x; i < items.size; i += kFilterThreads) {
-    const float value = items.value(i);
-    const int32_t token = items.token(i);
-    if (cut.Keeps(value, token)) f(value, token);
+    const float value = items.values[i];
+    if (cut.Keeps(value, items.tokens[i])) f(value, items.tokens[i]);
   }
 }
 
@@ -181,7 +207,7 @@ __device__ inline void Narrow(float max, Weight weight, NeededOf needed_of, Filt
       shared.list_tokens[at] = token;
     });
     __syncthreads();
-    if (shared.list_size <= kListSize) items = {shared.list_values, shared.list_tokens, shared.list_size, 1};
+    if (shared.list_size <= kListSize) items = {shared.list_values, shared.list_tokens, shared.list_size, 1, false};
   }
 
   // Within the bin by value, then, where some of equal value must go, by id.
