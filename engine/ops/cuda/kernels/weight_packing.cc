@@ -43,45 +43,57 @@ void CheckShape(WeightFormat format, int32_t n, int32_t k, bool gated) {
   SLUICE_CHECK(format == WeightFormat::kF32 || k % (step == 1 ? 8 : step) == 0);
 }
 
-// Blocks of 32 with nibbles: byte l has value l in its low half and value l + 16 in its high half.
-uint32_t Nibble(const uint8_t* nibbles, int l) { return nibbles[l % 16] >> (l < 16 ? 0 : 4) & 15; }
+// Four values of a row, of consecutive k from a multiple of 4 on: they lie in one lane's registers reg (0, 1) and
+// reg + 2 (2, 3), reg being 0 for rows below 8 and else 1.
+using Four = std::array<uint32_t, 4>;
 
-// A K tile while it is filled. Every Put* writes what one value adds at its place; bits not written are 0.
+// Blocks of 32 with nibbles: byte l has value l in its low half and value l + 16 in its high half.
+Four Nibbles(const uint8_t* nibbles, int l) {
+  Four four;
+  for (int i = 0; i < 4; ++i) four[i] = nibbles[l % 16 + i] >> (l < 16 ? 0 : 4) & 15;
+  return four;
+}
+
+// A K tile while it is filled, from zeros. `k` counts from the tile's first value, and is a multiple of 4.
 class TileWriter {
  public:
-  explicit TileWriter(const TileLayout& layout, std::byte* tile) : layout_(layout), tile_(tile) {}
+  TileWriter(const TileLayout& layout, std::byte* tile) : layout_(layout), tile_(tile) {}
 
   std::byte* header() { return tile_; }
 
-  void Put16(int r, int kk, const uint8_t* value) {
-    const FragmentPlace p = FragmentPlaceOf(r, kk);
-    std::memcpy(Payload(0) + ((p.mma * 32 + p.lane) * 4 + p.reg) * 4 + p.half * 2, value, 2);
-  }
-
-  void Put8(int r, int kk, uint8_t value) {
-    const FragmentPlace p = FragmentPlaceOf(r, kk);
-    Payload(0)[(p.mma / 2 * 32 + p.lane) * 16 + p.mma % 2 * 8 + p.reg * 2 + p.half] = std::byte{value};
-  }
-
-  // The lowest four bits of a value in column `k` of the tile.
-  void Put4(int r, int k, uint32_t value) {
+  void Put16(int r, int k, const uint8_t* values) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    OrWord(Payload(k / kStepK) + (p.lane * 4 + p.mma) * 4, (value & 15) << 4 * (p.reg + 4 * p.half));
+    std::byte* registers = Payload(k) + (p.mma * 32 + p.lane) * 16;
+    std::memcpy(registers + p.reg * 4, values, 4);
+    std::memcpy(registers + p.reg * 4 + 8, values + 4, 4);
   }
 
-  void PutFifth(int r, int kk, uint32_t bit) {
-    const FragmentPlace p = FragmentPlaceOf(r, kk);
-    OrWord(Payload(0) + 512 + p.lane * 4, bit << (4 * p.mma + p.reg + 16 * p.half));
-  }
-
-  void PutFifthAndSixth(int r, int k, uint32_t bits) {
+  void Put8(int r, int k, const uint8_t* values) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    OrWord(Payload(k / kStepK) + 512 + (p.lane * 2 + p.mma / 2) * 4,
-           bits << (8 * (p.mma % 2) + 2 * p.reg + 16 * p.half));
+    std::byte* registers = Payload(k) + (p.mma / 2 * 32 + p.lane) * 16 + p.mma % 2 * 8;
+    for (int i = 0; i < 4; ++i) registers[p.reg * 2 + i / 2 * 4 + i % 2] = std::byte(values[i] ^ 0x80);
+  }
+
+  // The lowest four bits of each value.
+  void Put4(int r, int k, const Four& v) {
+    const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
+    const uint32_t bits = (v[0] & 15) | (v[1] & 15) << 16 | (v[2] & 15) << 8 | (v[3] & 15) << 24;
+    OrWord(Payload(k) + (p.lane * 4 + p.mma) * 4, bits << 4 * p.reg);
+  }
+
+  void PutFifth(int r, int k, const Four& v) {
+    const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
+    OrWord(Payload(k) + 512 + p.lane * 4, (v[0] | v[1] << 16 | v[2] << 2 | v[3] << 18) << (4 * p.mma + p.reg));
+  }
+
+  void PutFifthAndSixth(int r, int k, const Four& v) {
+    const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
+    OrWord(Payload(k) + 512 + (p.lane * 2 + p.mma / 2) * 4, (v[0] | v[1] << 16 | v[2] << 4 | v[3] << 20)
+                                                                << (8 * (p.mma % 2) + 2 * p.reg));
   }
 
  private:
-  std::byte* Payload(int step) { return tile_ + layout_.header_bytes + step * layout_.payload_bytes; }
+  std::byte* Payload(int k) { return tile_ + layout_.header_bytes + k / kStepK * layout_.payload_bytes; }
 
   static void OrWord(std::byte* at, uint32_t bits) {
     uint32_t word;
@@ -94,55 +106,72 @@ class TileWriter {
   std::byte* const tile_;
 };
 
+// A block of 32 of row r.
+void PackBlock32(WeightFormat format, const uint8_t* b, int r, int block, TileWriter& tile) {
+  const int scale_bytes = format == WeightFormat::kQ4_1 ? 4 : 2;
+  std::memcpy(tile.header() + ((r % 8 * 2 + r / 8) * 2 + block) * scale_bytes, b, scale_bytes);
+  for (int l = 0; l < 32; l += 4) {
+    const int k = block * 32 + l;
+    if (format == WeightFormat::kQ8_0) {
+      tile.Put8(r, k, b + 2 + l);
+    } else if (format == WeightFormat::kQ5_0) {
+      uint32_t high;
+      std::memcpy(&high, b + 2, 4);
+      high >>= l;
+      tile.Put4(r, k, Nibbles(b + 6, l));
+      tile.PutFifth(r, k, {high & 1, high >> 1 & 1, high >> 2 & 1, high >> 3 & 1});
+    } else {
+      tile.Put4(r, k, Nibbles(b + scale_bytes, l));
+    }
+  }
+}
+
+void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
+  std::memcpy(tile.header() + r * 16, b, 16);
+  for (int k = 0; k < 256; k += 4) {
+    Four four;
+    for (int i = 0; i < 4; ++i) four[i] = b[16 + k / 64 * 32 + k % 32 + i] >> (k / 32 % 2 * 4);
+    tile.Put4(r, k, four);
+  }
+}
+
+void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
+  std::memcpy(tile.header() + r * 16, b + 192, 16);
+  std::memcpy(tile.header() + 256 + r * 2, b + 208, 2);
+  for (int k = 0; k < 256; k += 4) {
+    const int half = k / 128, plane = k / 32 % 4, l = k % 32;
+    Four low, high;
+    for (int i = 0; i < 4; ++i) {
+      low[i] = b[64 * half + 32 * (plane % 2) + l + i] >> (plane / 2 * 4);
+      high[i] = b[128 + 32 * half + l + i] >> (2 * plane) & 3;
+    }
+    tile.Put4(r, k, low);
+    tile.PutFifthAndSixth(r, k, high);
+  }
+}
+
 // Row r of a tile, from the file's bytes at `source`: `valid` values of k, the others are padding.
 void PackRow(WeightFormat format, const uint8_t* source, int r, int valid, TileWriter& tile) {
-  const int g = r % 8, row_half = r / 8;
   switch (format) {
-    case WeightFormat::kF32:
-      SLUICE_CHECK(false && "f32 has no tiles");
-      return;
     case WeightFormat::kBF16:
     case WeightFormat::kF16:
-      for (int k = 0; k < valid; ++k) tile.Put16(r, k, source + 2 * k);
+      for (int k = 0; k < valid; k += 4) tile.Put16(r, k, source + 2 * k);
       return;
     case WeightFormat::kQ8_0:
     case WeightFormat::kQ4_0:
+    case WeightFormat::kQ4_1:
     case WeightFormat::kQ5_0:
-    case WeightFormat::kQ4_1: {
-      const int scale_bytes = format == WeightFormat::kQ4_1 ? 4 : 2;
-      for (int block = 0; block < valid / 32; ++block) {
-        const uint8_t* b = source + block * SourceBlockOf(format).bytes;
-        std::memcpy(tile.header() + ((g * 2 + row_half) * 2 + block) * scale_bytes, b, scale_bytes);
-        for (int l = 0; l < 32; ++l) {
-          const int k = block * 32 + l;
-          if (format == WeightFormat::kQ8_0) {
-            tile.Put8(r, k, b[2 + l] ^ 0x80);
-          } else if (format == WeightFormat::kQ5_0) {
-            uint32_t high;
-            std::memcpy(&high, b + 2, 4);
-            tile.Put4(r, k, Nibble(b + 6, l));
-            tile.PutFifth(r, k, high >> l & 1);
-          } else {
-            tile.Put4(r, k, Nibble(b + scale_bytes, l));
-          }
-        }
-      }
+      for (int block = 0; block < valid / 32; ++block)
+        PackBlock32(format, source + block * SourceBlockOf(format).bytes, r, block, tile);
       return;
-    }
     case WeightFormat::kQ4_K:
-      std::memcpy(tile.header() + r * 16, source, 16);
-      for (int k = 0; k < 256; ++k) tile.Put4(r, k, source[16 + k / 64 * 32 + k % 32] >> (k / 32 % 2 * 4));
-      return;
+      return PackBlockQ4_K(source, r, tile);
     case WeightFormat::kQ6_K:
-      std::memcpy(tile.header() + r * 16, source + 192, 16);
-      std::memcpy(tile.header() + 256 + r * 2, source + 208, 2);
-      for (int k = 0; k < 256; ++k) {
-        const int half = k / 128, plane = k / 32 % 4, l = k % 32;
-        tile.Put4(r, k, source[64 * half + 32 * (plane % 2) + l] >> (plane / 2 * 4));
-        tile.PutFifthAndSixth(r, k, source[128 + 32 * half + l] >> (2 * plane) & 3);
-      }
-      return;
+      return PackBlockQ6_K(source, r, tile);
+    case WeightFormat::kF32:
+      break;
   }
+  SLUICE_CHECK(false && "f32 has no tiles");
 }
 
 // The rows of all parts, by index.
