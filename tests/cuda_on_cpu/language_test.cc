@@ -14,32 +14,10 @@
 #include "tests/cuda_on_cpu/device_memory.h"
 #include "tests/cuda_on_cpu/kernels_of_tests.h"
 #include "tests/cuda_on_cpu/launch.h"
+#include "tests/cuda_on_cpu/test_array.h"
 
 namespace sluice::cuda_testing {
 namespace {
-
-// Device memory as a container.
-template <class T>
-class Array {
- public:
-  explicit Array(size_t size) : size_(size), data_(static_cast<T*>(cuda_on_cpu::AllocateDevice(size * sizeof(T)))) {}
-  Array(std::initializer_list<T> values) : Array(values.size()) { std::copy(values.begin(), values.end(), begin()); }
-  explicit Array(const std::vector<T>& values) : Array(values.size()) {
-    std::copy(values.begin(), values.end(), begin());
-  }
-  ~Array() { cuda_on_cpu::FreeDevice(data_); }
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
-
-  T* data() { return data_; }
-  T* begin() { return data_; }
-  T* end() { return data_ + size_; }
-  T& operator[](size_t i) { return data_[i]; }
-
- private:
-  size_t size_;
-  T* data_;
-};
 
 std::vector<int> Numbers(int num) {
   std::vector<int> numbers(static_cast<size_t>(num));
