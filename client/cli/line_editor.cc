@@ -50,9 +50,6 @@ LineEditor::LineEditor(std::FILE* out, const std::filesystem::path& history_file
   el_set(edit_, EL_BIND, "^Z", "sluice-suspend", nullptr);
   // No key raises a signal while a line is edited. (Undefining just `intr` does not last: libedit brings it back.)
   el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
-  // Between lines Ctrl-C is a signal, and the kernel would throw away, soon after it, what has been written and not yet
-  // shown: now and then the next prompt.
-  el_set(edit_, EL_SETTY, "-x", "+noflsh", nullptr);
 }
 
 LineEditor::~LineEditor() {

@@ -11,8 +11,7 @@ struct history;
 
 namespace sluice::cli {
 
-// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal; Ctrl-Z suspends as everywhere. For as long
-// as the editor lives a Ctrl-C between lines throws away nothing of the terminal's output or input.
+// Not thread-safe. While a line is read Ctrl-C is a key and raises no signal; Ctrl-Z suspends as everywhere.
 class LineEditor {
  public:
   enum class Result {

@@ -73,19 +73,19 @@ TEST_F(Repl, CtrlCStopsTheAnswerAndTheConversationGoesOn) {
   EXPECT_EQ(Messages(1), "USER: Talk|ASSISTANT: never ending|USER: Again") << "what came is kept";
 }
 
-TEST_F(Repl, CtrlCIsAKeyAtThePromptAndASignalThatFlushesNothingElsewhere) {
+TEST_F(Repl, CtrlCIsAKeyAtThePromptAndASignalElsewhere) {
   server_->Script({SayAndHang({"never ending"})});
   Process process = Start();
   EXPECT_EQ(process.TerminalModes() & ISIG, 0u);
   process.Type("Talk\r");
   process.Expect("never ending");
-  EXPECT_EQ(process.TerminalModes() & (ISIG | NOFLSH), unsigned(ISIG | NOFLSH));
+  EXPECT_NE(process.TerminalModes() & ISIG, 0u);
   process.Type(kCtrlC);
   process.Expect("> ");
   EXPECT_EQ(process.TerminalModes() & ISIG, 0u);
   process.Type(kCtrlD);
   EXPECT_EQ(process.Wait().code, 0);
-  EXPECT_EQ(process.TerminalModes() & (ISIG | NOFLSH), unsigned(ISIG)) << "given back as it was";
+  EXPECT_NE(process.TerminalModes() & ISIG, 0u);
 }
 
 TEST_F(Repl, CtrlCAtThePromptThrowsTheLineAway) {
