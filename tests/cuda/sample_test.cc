@@ -159,6 +159,10 @@ TEST(Sample, DrawsTheTokensOfTheRule) {
   }
 }
 
+TEST(Sample, DrawsAFewTokensUnderEveryKindOfRule) {
+  ExpectTheRule({RandomLogits(70, 2, 1), RandomLogits(70, 2, 2, true)}, ManyRows(70, 2, 24, 3).rows);
+}
+
 TEST(Sample, DrawsTheTokensOfTheRuleFromManySegmentsAndLongTails) {
   // More survivors than a list holds; more than one segment; hardly any difference.
   for (const auto& [vocab, spread] : {std::pair{9001, 4.0f}, {17000, 0.01f}}) {
