@@ -55,8 +55,10 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--threads", &raw->threads, "Threads that compute; auto: as many as affinity and cgroup quota allow.", model,
       "N");
   add("--max-model-len", &raw->max_model_len,
-      "Tokens of prompt and output together that a request may have; auto: what the model was trained for.", model,
-      "N");
+      "Tokens of prompt and output together that a request may have; auto: what the model was trained for. With "
+      "dynamic "
+      "RoPE up to its factor times that.",
+      model, "N");
   add("--block-size", &raw->block_size, "Tokens per KV block: a power of two from 1 to 256; the CPU takes 16 and more.",
       model, "N");
   add("--kv-memory", &raw->kv_memory, "Memory for keys and values, such as 256MiB or 4GiB; auto: from what is free.",

@@ -153,11 +153,13 @@ int Main(const std::string& path, int threads, ActivationType activations) {
                                 .max_num_seqs = kMaxSequences,
                                 .max_num_batched_tokens = kMaxBatchedTokens});
   if (!runner.ok()) return std::cerr << runner.status() << "\n", 1;
+  const std::vector<AttentionMask> kv_groups = (*runner)->kv_groups();
   Recorder recorder;
   auto engine = Engine::Create({.max_model_len = model->spec.max_position,
                                 .vocab_size = vocab_size,
                                 .block_size = kBlockSize,
                                 .num_blocks = kNumBlocks,
+                                .kv_groups = kv_groups,
                                 .max_num_seqs = kMaxSequences,
                                 .max_num_batched_tokens = kMaxBatchedTokens},
                                std::move(*runner), &recorder, Clock::Real());

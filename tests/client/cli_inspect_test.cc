@@ -58,7 +58,7 @@ TEST(Inspect, LayersThatSlideAreGroupsOfTheirOwn) {
   json = InspectJson("mistral-7b-v0.1.json");
   EXPECT_EQ(json["kv_groups"], Json::parse(R"(["1 x window 4096: 32 layers"])"));
   EXPECT_EQ(json["kv_block_bytes_per_token"], json["kv_bytes_per_token"]);
-  EXPECT_NE(Inspect("gpt-oss-20b.json").out.find("1 x window 128: 12 layers"), std::string::npos);
+  EXPECT_NE(Inspect("gpt-oss-20b.json", {}).out.find("1 x window 128: 12 layers"), std::string::npos);
 }
 
 TEST(Inspect, TheTypeOfKeysAndValuesScalesTheBytes) {
