@@ -49,27 +49,25 @@ __device__ void RunPart(const AttentionKernelArgs& args, const AttentionPart& pa
   __syncwarp();
 
   const ScoreRule rule(args.scale, args.softcap);
-  const KeyRange visible[2] = {keys, keys};
-  const bool apart = reach.begin > keys.begin || reach.end < keys.end;
+  const KeyRange visible[2] = {reach, reach};
+  const bool apart = !Contains(reach, keys.begin, keys.end);
   SoftmaxState total[2];
   ItemState<kValueDim> state;
-  int32_t tile = reach.begin / kAttentionTile * kAttentionTile;
-  for (int32_t item = part.first_item; item < part.end_item; ++item) {
-    state.Begin();
-    for (const int32_t end = min((item + 1) * kAttentionItem, reach.end); tile < end; tile += kAttentionTile) {
-      const bool all_visible = tile >= keys.begin && tile + kAttentionTile <= keys.end;
-      RunTile(ring, query, rule, tile, visible, true, all_visible, state);
-    }
-    state.Finish();
-    if (apart) break;
-    float2* stored[2];
+  RunItems(
+      reach, state,
+      [&](int32_t tile) {
+        RunTile(ring, query, rule, tile, visible, true, Contains(reach, tile, tile + kAttentionTile), state);
+      },
+      [&](bool first, bool last) {
+        if (apart) return;
+        float2* stored[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      stored[r] = heads[r] < 0 ? nullptr
-                               : reinterpret_cast<float2*>(PartialOf(args, part.slot, heads[r], kValueDim)) + lane % 4;
-    }
-    JoinTotal(stored, 4, item == part.first_item, item + 1 == part.end_item, total, state);
-  }
+        for (int r = 0; r < 2; ++r) {
+          float* partial = heads[r] < 0 ? nullptr : PartialOf(args, part.slot, heads[r], kValueDim);
+          stored[r] = heads[r] < 0 ? nullptr : reinterpret_cast<float2*>(partial) + lane % 4;
+        }
+        JoinTotal(stored, 4, first, last, total, state);
+      });
   ring.Finish();
   if (apart) {
     StorePartial<kValueDim>(args, part.slot, heads, state);
@@ -84,15 +82,16 @@ __global__ void __launch_bounds__(DecodeShared<T, kDim, kValueDim>::kWarps * 32)
   using Shared = DecodeShared<T, kDim, kValueDim>;
   SLUICE_SHARED(Shared, shared);
   const AttentionPlanView plan(args.plan);
-  const int32_t kv_heads = args.kv.num_kv_heads;
-  const int32_t row_tiles = (args.num_heads / kv_heads + kMmaRows - 1) / kMmaRows;
-  const int32_t warp = threadIdx.x / 32, grid = gridDim.x;
-  // Neighbours in memory to neighbours in time; few of them to many SMs.
-  const int64_t work = int64_t{args.plan.counts[kNumParts]} * kv_heads * row_tiles;
-  for (int64_t i = int64_t{warp} * grid + blockIdx.x; i < work; i += int64_t{Shared::kWarps} * grid) {
-    const int32_t row_tile = static_cast<int32_t>(i % row_tiles);
-    const int32_t kv_head = static_cast<int32_t>(i / row_tiles % kv_heads);
-    RunPart<T, kDim, kValueDim>(args, plan.parts[i / (row_tiles * kv_heads)], kv_head, row_tile, shared.warps[warp]);
+  // Neighbours in memory to neighbours in time; few of them to many SMs. All of this is found anew for each piece of
+  // work: registers are short meanwhile.
+  const int32_t warp = threadIdx.x / 32;
+  for (int32_t i = warp * static_cast<int32_t>(gridDim.x) + static_cast<int32_t>(blockIdx.x);;
+       i += Shared::kWarps * static_cast<int32_t>(gridDim.x)) {
+    const int32_t kv_heads = args.kv.num_kv_heads;
+    const int32_t row_tiles = (args.num_heads / kv_heads + kMmaRows - 1) / kMmaRows;
+    const int32_t part = i / (row_tiles * kv_heads);
+    if (part >= args.plan.counts[kNumParts]) break;
+    RunPart<T, kDim, kValueDim>(args, plan.parts[part], i / row_tiles % kv_heads, i % row_tiles, shared.warps[warp]);
   }
 }
 

@@ -128,22 +128,21 @@ __device__ void RunLatentRow(const AttentionKernelArgs& args, const AttentionPar
   query.Load({QueryOf(args, part.row, heads[0]), QueryOf(args, part.row, heads[1])}, shared.query, warp, kWarps);
 
   const ScoreRule rule(args.scale, args.softcap);
-  const KeyRange visible[2] = {keys, keys};
+  const KeyRange visible[2] = {reach, reach};
   float2* const stored[2] = {&shared.total[warp][0][0][lane], &shared.total[warp][0][1][lane]};
-  const bool apart = reach.begin > keys.begin || reach.end < keys.end;
+  const bool apart = !Contains(reach, keys.begin, keys.end);
   SoftmaxState total[2];
   ItemState<kColumns> state;
-  int32_t tile = reach.begin / kAttentionTile * kAttentionTile;
-  for (int32_t item = part.first_item; item < part.end_item; ++item) {
-    state.Begin();
-    for (const int32_t end = min((item + 1) * kAttentionItem, reach.end); tile < end; tile += kAttentionTile) {
-      const bool all_visible = tile >= keys.begin && tile + kAttentionTile <= keys.end;
-      RunLatentTile(tiles.Next(), query, rule, tile, visible, all_visible, shared, state);
-      tiles.Release();
-    }
-    state.Finish();
-    if (!apart) JoinTotal(stored, 64, item == part.first_item, item + 1 == part.end_item, total, state);
-  }
+  RunItems(
+      reach, state,
+      [&](int32_t tile) {
+        RunLatentTile(tiles.Next(), query, rule, tile, visible, Contains(reach, tile, tile + kAttentionTile), shared,
+                      state);
+        tiles.Release();
+      },
+      [&](bool first, bool last) {
+        if (!apart) JoinTotal(stored, 64, first, last, total, state);
+      });
   tiles.Finish();
   if (warp * kColumns >= kValueDim) return;
   if (apart) {

@@ -35,25 +35,27 @@ __device__ void StorePartial(const AttentionKernelArgs& args, int32_t slot, cons
 // The item joins the rows' totals. Between items the values of the lane's two rows wait at stored[row], those of
 // successive 8 columns `stride` apart, where no other lane looks; null: nowhere. After the last item state.values are
 // the total's.
-template <int kValueDim>
+template <int kColumns>
 __device__ void JoinTotal(float2* const (&stored)[2], int stride, bool first, bool last, SoftmaxState (&total)[2],
-                          ItemState<kValueDim>& state) {
+                          ItemState<kColumns>& state) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const MergeFactors factors = Merge(total[r], state.rows[r]);
-    if (stored[r] == nullptr) continue;
+    const auto merge = [&](int n, float2 before) {
+      state.values[n][2 * r] = Merge(before.x, state.values[n][2 * r], factors);
+      state.values[n][2 * r + 1] = Merge(before.y, state.values[n][2 * r + 1], factors);
+    };
+    if (first) {
 #pragma unroll
-    for (int n = 0; n < kValueDim / 8; ++n) {
-      float2* at = stored[r] + n * stride;
-      const float2 before = first ? float2{0, 0} : *at;
-      const float2 after = {Merge(before.x, state.values[n][2 * r], factors),
-                            Merge(before.y, state.values[n][2 * r + 1], factors)};
-      if (last) {
-        state.values[n][2 * r] = after.x;
-        state.values[n][2 * r + 1] = after.y;
-      } else {
-        *at = after;
-      }
+      for (int n = 0; n < kColumns / 8; ++n) merge(n, {0, 0});
+    } else if (stored[r] != nullptr) {
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) merge(n, stored[r][n * stride]);
+    }
+    if (last || stored[r] == nullptr) continue;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+      stored[r][n * stride] = {state.values[n][2 * r], state.values[n][2 * r + 1]};
     }
   }
 }

@@ -75,18 +75,13 @@ __device__ void RunRowTile(const AttentionKernelArgs& args, const AttentionRowTi
   float2* const stored[2] = {&room.total[0][0][lane], &room.total[0][1][lane]};
   SoftmaxState total[2];
   ItemState<kValueDim> state;
-  int32_t key = reach.begin / kAttentionTile * kAttentionTile;
-  for (bool begun = false; key < reach.end; begun = true) {
-    const int32_t end = min((key / kAttentionItem + 1) * kAttentionItem, reach.end);
-    state.Begin();
-    for (; key < end; key += kAttentionTile) {
-      const bool seen = key + kAttentionTile > warp.any.begin && key < warp.any.end;
-      const bool all_visible = key >= warp.all.begin && key + kAttentionTile <= warp.all.end;
-      RunTile(ring, query, rule, key, warp.visible, seen, all_visible, state);
-    }
-    state.Finish();
-    JoinTotal(stored, 64, !begun, end == reach.end, total, state);
-  }
+  RunItems(
+      reach, state,
+      [&](int32_t key) {
+        const bool seen = key + kAttentionTile > warp.any.begin && key < warp.any.end;
+        RunTile(ring, query, rule, key, warp.visible, seen, Contains(warp.all, key, key + kAttentionTile), state);
+      },
+      [&](bool first_item, bool last) { JoinTotal(stored, 64, first_item, last, total, state); });
   ring.Finish();
   StoreRows<kValueDim>(args, warp.rows, warp.heads, total, state);
 }

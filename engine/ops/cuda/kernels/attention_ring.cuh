@@ -18,16 +18,16 @@ template <int kThreads>
 class SequencePages {
  public:
   __device__ SequencePages(const AttentionKernelArgs& args, int32_t sequence, const KeyRange& reach)
-      : table_(args.group.block_tables + int64_t{sequence} * args.group.stride),
-        block_size_(args.kv.block_size),
-        block_bytes_(args.kv.block_elements() * 2),
+      : args_(args),
+        table_(sequence * args.group.stride),
+        block_bytes_(static_cast<int32_t>(args.kv.block_elements() * 2)),
         reach_(reach) {}
 
   // Before copies out of another item than `key`'s: each lane of a warp keeps the block of 8 of its 256 keys.
   __device__ __forceinline__ void FindBlocks(int32_t key) {
     key = key / kAttentionItem * kAttentionItem + static_cast<int32_t>(threadIdx.x) % 32 * kPageKeys;
     const bool in_reach = key + kPageKeys > reach_.begin && key < reach_.end;
-    block_ = in_reach ? table_[key / block_size_] : -1;
+    block_ = in_reach ? args_.group.block_tables[table_ + key / args_.kv.block_size] : -1;
   }
 
   // Begins to copy kKeys rows of kDim 16-bit elements, a multiple of kKeys on from the item's first. `base`: where rows
@@ -41,7 +41,8 @@ class SequencePages {
     for (int page = 0; page < kKeys / kPageKeys; ++page) {
       const int32_t key = first_key + page * kPageKeys;
       const int32_t block = __shfl_sync(0xffffffffu, block_, key % kAttentionItem / kPageKeys);
-      const uint8_t* rows = base + max(block, 0) * block_bytes_ + int64_t{key & (block_size_ - 1)} * (kDim * 2);
+      const uint8_t* rows =
+          base + int64_t{max(block, 0)} * block_bytes_ + int64_t{key & (args_.kv.block_size - 1)} * (kDim * 2);
 #pragma unroll
       for (int first = 0; first < kPageCopies; first += kThreads) {
         const int copy = first + thread;
@@ -66,9 +67,9 @@ class SequencePages {
  private:
   static constexpr int kPageKeys = 8;  // the smallest block: so many keys follow one another wherever they lie
 
-  const int32_t* table_;
-  const int32_t block_size_;
-  const int64_t block_bytes_;
+  const AttentionKernelArgs& args_;
+  const int32_t table_;  // where the sequence's begins
+  const int32_t block_bytes_;
   const KeyRange reach_;
   int32_t block_ = -1;
 };
@@ -95,7 +96,7 @@ class HalfTileRing {
     pages_.Synchronize();  // the last reader of the stages is done
     pages_.FindBlocks(tile_);
 #pragma unroll 1
-    for (int i = 0; i < kStages - 1; ++i) Fetch(i % 4);
+    for (int i = 0; i < kStages - 1; ++i) Fetch(i % 4, i);
   }
 
   // Half tile kPart of the next tile: two of keys, two of values. What the call before gave is done with. All threads
@@ -104,9 +105,9 @@ class HalfTileRing {
   __device__ __forceinline__ const uint8_t* Next() {
     ptx::cp_async_wait<kStages - 2>();
     pages_.Synchronize();
-    Fetch((kPart + kStages - 1) % 4);
-    const uint8_t* stage = stages_.bytes[next_stage_];
-    next_stage_ = next_stage_ + 1 < kStages ? next_stage_ + 1 : 0;
+    Fetch((kPart + kStages - 1) % 4, next_ > 0 ? next_ - 1 : kStages - 1);
+    const uint8_t* stage = stages_.bytes[next_];
+    next_ = next_ + 1 < kStages ? next_ + 1 : 0;
     return stage;
   }
 
@@ -115,10 +116,10 @@ class HalfTileRing {
 
  private:
   // Begins the copy of the next half tile, which is `part` of its tile. Beyond the last an empty group keeps the count.
-  __device__ __forceinline__ void Fetch(int part) {
+  __device__ __forceinline__ void Fetch(int part, int stage_index) {
     if (tile_ < pages_.reach().end) {
       const int32_t key = tile_ + part % 2 * kHalfTile;
-      uint8_t* stage = stages_.bytes[fetch_stage_];
+      uint8_t* stage = stages_.bytes[stage_index];
       if (part < 2) {
         pages_.template Copy<kDim, kHalfTile>(keys_, key, stage);
       } else {
@@ -130,7 +131,6 @@ class HalfTileRing {
       }
     }
     ptx::cp_async_commit();
-    fetch_stage_ = fetch_stage_ + 1 < kStages ? fetch_stage_ + 1 : 0;
   }
 
   SequencePages<kThreads> pages_;
@@ -138,7 +138,7 @@ class HalfTileRing {
   const uint8_t* values_;
   Stages& stages_;
   int32_t tile_;  // of the next fetch
-  int fetch_stage_ = 0, next_stage_ = 0;
+  int next_ = 0;  // stage
 };
 
 }  // namespace sluice::cuda

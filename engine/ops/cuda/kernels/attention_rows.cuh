@@ -23,18 +23,30 @@ __device__ inline KeyRange VisibleKeys(const AttentionMask& mask, int32_t positi
   return {begin, position + 1};
 }
 
+__device__ inline bool Contains(const KeyRange& range, int32_t begin, int32_t end) {
+  return begin >= range.begin && end <= range.end;
+}
+
 // Scores are in units of log 2: softmax(x) is 2^(x * log2(e)) over its sum.
 inline constexpr float kLog2E = 1.4426950408889634f;
 
 class ScoreRule {
  public:
-  // Host and device alike.
-  __host__ __device__ ScoreRule(float scale, float softcap)
+  __device__ ScoreRule(float scale, float softcap)
       : inner_(softcap > 0 ? scale / softcap : scale * kLog2E), outer_(softcap > 0 ? softcap * kLog2E : 0) {}
 
-  __device__ float operator()(float dot) const {
-    const float x = __fmul_rn(dot, inner_);
-    return outer_ > 0 ? __fmul_rn(outer_, tanhf(x)) : x;
+  template <int kRows, int kColumns>
+  __device__ __forceinline__ void Apply(float (&dots)[kRows][kColumns]) const {
+#pragma unroll
+    for (int i = 0; i < kRows * kColumns; ++i) {
+      dots[i / kColumns][i % kColumns] = __fmul_rn(dots[i / kColumns][i % kColumns], inner_);
+    }
+    if (outer_ == 0) return;
+#pragma unroll
+    for (int i = 0; i < kRows * kColumns; ++i) {
+      float& x = dots[i / kColumns][i % kColumns];
+      x = __fmul_rn(outer_, tanhf(x));
+    }
   }
 
  private:

@@ -103,20 +103,22 @@ class ScalarRow {
   // A lane has the scores of keys tile + lane and tile + lane + 32.
   __device__ void RunTile(int32_t tile, SoftmaxState& state) {
     const T* cache = static_cast<const T*>(args_.kv.data);
-    float scores[kKeysPerLane];
-    float max = state.max;
+    float scores[kKeysPerLane][1];
     for (int i = 0; i < kKeysPerLane; ++i) {
       const int32_t key = tile + lane_ + 32 * i;
-      scores[i] = key >= keys_.begin && key < keys_.end
-                      ? rule_(Dot(room_.q, cache + offsets_.Key(key), args_.kv.head_dim))
-                      : -INFINITY;
-      max = fmaxf(max, scores[i]);
+      scores[i][0] = Sees(key) ? Dot(room_.q, cache + offsets_.Key(key), args_.kv.head_dim) : 0;
+    }
+    rule_.Apply(scores);
+    float max = state.max;
+    for (int i = 0; i < kKeysPerLane; ++i) {
+      if (!Sees(tile + lane_ + 32 * i)) scores[i][0] = -INFINITY;
+      max = fmaxf(max, scores[i][0]);
     }
     max = WarpReduce(max, Larger());  // finite: the row sees a key of each tile that it takes
     const float keep = ptx::exp2(state.max - max);
     float sum = 0;
     for (int i = 0; i < kKeysPerLane; ++i) {
-      const float weight = ptx::exp2(scores[i] - max);
+      const float weight = ptx::exp2(scores[i][0] - max);
       room_.weights[lane_ + 32 * i] = weight;
       sum += weight;
     }
@@ -125,6 +127,8 @@ class ScalarRow {
     AddValues(tile, keep);
     __syncwarp();  // the next tile writes the weights
   }
+
+  __device__ bool Sees(int32_t key) const { return key >= keys_.begin && key < keys_.end; }
 
   __device__ void AddValues(int32_t tile, float keep) {
     const T* cache = static_cast<const T*>(args_.kv.data);

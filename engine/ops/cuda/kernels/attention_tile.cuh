@@ -161,11 +161,7 @@ struct ItemState {
 // both rows of every lane see all.
 __device__ __forceinline__ void FinishScores(const ScoreRule& rule, int32_t tile, const KeyRange (&visible)[2],
                                              bool all_visible, float (&scores)[8][4]) {
-#pragma unroll
-  for (int n = 0; n < 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) scores[n][i] = rule(scores[n][i]);
-  }
+  rule.Apply(scores);
   if (all_visible) return;
   const int32_t first = tile + static_cast<int32_t>(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -247,6 +243,19 @@ __device__ __forceinline__ void RunTile(Ring& ring, const QueryRows<T, kDim>& qu
   if (seen) AddValues<T, kHalfTile, SharedRow(kValueDim)>(weights, 0, values, state);
   values = ring.template Next<3>();
   if (seen) AddValues<T, kHalfTile, SharedRow(kValueDim)>(weights, 2, values, state);
+}
+
+// The tiles with keys in `reach`, item by item: run(tile) for each, join(first, last) after each item.
+template <int kColumns, class Run, class Join>
+__device__ __forceinline__ void RunItems(const KeyRange& reach, ItemState<kColumns>& state, Run run, Join join) {
+  int32_t tile = reach.begin / kAttentionTile * kAttentionTile;
+  for (bool first = true; tile < reach.end; first = false) {
+    const int32_t end = min((tile / kAttentionItem + 1) * kAttentionItem, reach.end);
+    state.Begin();
+    for (; tile < end; tile += kAttentionTile) run(tile);
+    state.Finish();
+    join(first, end == reach.end);
+  }
 }
 
 }  // namespace sluice::cuda
