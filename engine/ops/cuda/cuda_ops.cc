@@ -80,9 +80,9 @@ class CudaOps : public Ops {
     context_.max_tokens = std::max(context_.max_tokens, max_tokens);
     context_.max_logits = std::max(context_.max_logits, max_logits);
     context_.vocab_size = vocab_size;
-    if (loader_.widened_bytes() > 0) {
-      Log(LogLevel::kInfo, absl::StrCat("weights of types that no kernel reads take ", loader_.widened_bytes(),
-                                        " bytes more on the device than in the file"));
+    if (loader_.widened_bytes() > 0 && context_.element() == cuda::Element::kBF16) {
+      Log(LogLevel::kInfo, absl::StrCat("weights that no kernel reads as they are stored take ",
+                                        loader_.widened_bytes(), " bytes more on the device than in the file"));
     }
     logits();
     return context_.status();
