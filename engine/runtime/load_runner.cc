@@ -17,6 +17,7 @@ absl::StatusOr<std::unique_ptr<Runner>> LoadRunner(const LoadedModel& model, std
   runner.max_model_len = sizing.max_model_len;
   runner.max_num_seqs = options.kv.max_num_seqs;
   runner.max_num_batched_tokens = options.kv.max_num_batched_tokens;
+  runner.mla_expand_from = options.mla_expand_from;
   return Runner::Create(std::move(ops), model.spec, std::move(weights), runner);
 }
 

@@ -12,7 +12,8 @@
 namespace sluice {
 
 struct LoadRunnerOptions {
-  KvSizingOptions kv;  // what it says of blocks and steps holds for the runner too
+  KvSizingOptions kv;                   // what it says of blocks and steps holds for the runner too
+  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
 };
 
 // Loads the weights, sizes the KV cache from the memory that is left then, reserves everything and warms up. What was

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "engine/runtime/runner.h"
 #include "server/load_host.h"
 #include "tests/model/toy_folder.h"
 #include "tests/server/server_fixture.h"
@@ -37,6 +38,26 @@ class FolderTest : public ServerTest {
 
   const fs::path folder_;
 };
+
+TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
+  ServerOptions options = TestOptions();
+  options.model.path = folder_.string();
+  options.model.num_threads = 1;
+  options.model.kv_memory_bytes = 1 << 20;
+  options.model.max_model_len = 100;
+  options.model.block_size = 32;
+  options.model.mla_expand_from = 50;
+  options.limits.max_num_batched_tokens = 200;
+  const absl::StatusOr<ModelHost> host = LoadModelHost(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const Runner& runner = static_cast<const Runner&>(*host->runner);
+  EXPECT_EQ(runner.options().max_model_len, 100);
+  EXPECT_EQ(runner.options().block_size, 32);
+  EXPECT_EQ(runner.options().mla_expand_from, 50);
+  EXPECT_EQ(runner.options().max_num_batched_tokens, 200);
+  EXPECT_EQ(host->engine.max_num_batched_tokens, 200);
+  EXPECT_EQ(host->engine.kv_groups, runner.kv_groups());
+}
 
 TEST_F(FolderTest, TokenIdsAreServed) {
   v1::CompleteRequest request;
