@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   if (options.model.max_model_len > 0) load.kv.max_model_len = options.model.max_model_len;
   load.kv.max_num_seqs = options.limits.max_num_seqs;
   load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
+  load.mla_expand_from = options.model.mla_expand_from;
   return LoadRunner(loaded, std::move(ops), load);
 }
 
