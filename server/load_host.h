@@ -8,10 +8,8 @@
 
 namespace sluice {
 
-// INVALID_ARGUMENT names a flag that asks for what the device, or this build, cannot do. Quick.
-absl::Status CheckDevice(const ModelOptions& options);
-
-// REQUIRES: CheckDevice(options.model) is OK. Errors name the file and what is wrong with it, or the flag to change.
+// REQUIRES: CheckDevice(options.model) of device.h is OK. Errors name the file and what is wrong with it, or the flag
+// to change.
 absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options);
 
 }  // namespace sluice

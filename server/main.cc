@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/model/summary.h"
 #include "server/lifecycle.h"
+#include "server/device.h"
 #include "server/load_host.h"
 #include "server/options.h"
 #include "server/server.h"

@@ -1,0 +1,125 @@
+#include "server/device.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "engine/ops/cpu/cpu_ops.h"
+#if SLUICE_WITH_CUDA
+#include "engine/ops/cuda/cuda_device.h"
+#include "engine/ops/cuda/cuda_ops.h"
+#endif
+
+namespace sluice {
+namespace {
+
+// What a device can do, by the flags' names; the first is what `auto` means.
+struct Abilities {
+  const char* device;
+  std::vector<std::string> activations, kv_types;
+};
+
+const Abilities& OfCpu() {
+  static const auto* cpu = new Abilities{"cpu", {"int16", "int8", "f32"}, {"f16", "f32", "bf16"}};
+  return *cpu;
+}
+
+const Abilities& OfCuda() {
+  static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}};
+  return *cuda;
+}
+
+absl::Status Refuse(const char* flag, const std::string& found, const std::vector<std::string>& known,
+                    const char* device) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": found '", found, "', expected auto, ",
+                                                 absl::StrJoin(known.begin(), known.end() - 1, ", "), " or ",
+                                                 known.back(), " on the ", device, " device"));
+}
+
+bool Knows(const std::vector<std::string>& known, const std::string& name) {
+  return name == "auto" || std::find(known.begin(), known.end(), name) != known.end();
+}
+
+absl::Status Check(const Abilities& able, const ModelOptions& options) {
+  if (!Knows(able.activations, options.activations)) {
+    return Refuse("--activations", options.activations, able.activations, able.device);
+  }
+  if (!Knows(able.kv_types, options.kv_dtype)) {
+    return Refuse("--kv-dtype", options.kv_dtype, able.kv_types, able.device);
+  }
+  return absl::OkStatus();
+}
+
+KvDType KvTypeOf(const std::string& name) {
+  if (name == "f32") return KvDType::kF32;
+  if (name == "bf16") return KvDType::kBF16;
+  if (name == "fp8_e4m3") return KvDType::kF8E4M3;
+  return KvDType::kF16;
+}
+
+ServingDevice Describe(const Abilities& able, const ModelOptions& options) {
+  ServingDevice device;
+  device.name = able.device;
+  device.activations = options.activations == "auto" ? able.activations[0] : options.activations;
+  device.kv_type = options.kv_dtype == "auto" ? able.kv_types[0] : options.kv_dtype;
+  device.kv_dtype = KvTypeOf(device.kv_type);
+  return device;
+}
+
+absl::StatusOr<ServingDevice> OpenCpu(const ModelOptions& options, int32_t num_threads) {
+  SLUICE_RETURN_IF_ERROR(Check(OfCpu(), options));
+  ServingDevice device = Describe(OfCpu(), options);
+  CpuOpsOptions cpu;
+  cpu.num_threads = num_threads;
+  cpu.activations = device.activations == "int8"  ? ActivationType::kInt8
+                    : device.activations == "f32" ? ActivationType::kF32
+                                                  : ActivationType::kInt16;
+  SLUICE_ASSIGN_OR_RETURN(device.ops, NewCpuOps(cpu));
+  return device;
+}
+
+#if SLUICE_WITH_CUDA
+absl::StatusOr<ServingDevice> OpenCuda(const ModelOptions& options, std::unique_ptr<Device> gpu) {
+  SLUICE_RETURN_IF_ERROR(Check(OfCuda(), options));
+  ServingDevice device = Describe(OfCuda(), options);
+  CudaOpsOptions cuda;
+  cuda.activations = device.activations == "f32" ? cuda::Element::kF32 : cuda::Element::kBF16;
+  SLUICE_ASSIGN_OR_RETURN(device.ops, NewCudaOps(std::move(gpu), cuda));
+  return device;
+}
+#endif
+
+}  // namespace
+
+absl::Status CheckDevice(const ModelOptions& options) {
+#if SLUICE_WITH_CUDA
+  if (options.device == "cuda") return Check(OfCuda(), options);
+  // What one of the two can do may turn out to be what there is.
+  if (options.device == "auto" && Check(OfCuda(), options).ok()) return absl::OkStatus();
+#else
+  if (options.device == "cuda") {
+    return absl::InvalidArgumentError("--device: found 'cuda', expected auto or cpu: this build has no CUDA engine");
+  }
+#endif
+  return Check(OfCpu(), options);
+}
+
+absl::StatusOr<ServingDevice> OpenDevice(const ModelOptions& options, int32_t num_threads) {
+#if SLUICE_WITH_CUDA
+  if (options.device != "cpu") {
+    absl::StatusOr<std::unique_ptr<Device>> gpu = NewCudaDevice();
+    if (gpu.ok()) return OpenCuda(options, *std::move(gpu));
+    if (options.device == "cuda") {
+      return absl::Status(gpu.status().code(), absl::StrCat("--device cuda: ", gpu.status().message()));
+    }
+    LogInfo(absl::StrCat("device: the CPU, for there is ", gpu.status().message()));
+  }
+#endif
+  return OpenCpu(options, num_threads);
+}
+
+}  // namespace sluice
