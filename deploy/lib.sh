@@ -10,7 +10,7 @@ MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # What the server and the CLI need to be built, on Debian 12.
-BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config ca-certificates python3-pip
+BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config ca-certificates python3-pip python3-venv
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libabsl-dev prometheus-cpp-dev
   libpcre2-dev libutf8proc-dev nlohmann-json3-dev libboost-dev libssl-dev libcli11-dev libedit-dev)
 
@@ -111,6 +111,36 @@ PY
   rm -rf "$dir"
 }
 
+# NVIDIA's own wheels: a complete toolkit, a CMake that knows it, and what reads its machine code.
+CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96
+  nvidia-cuda-cccl==13.0.85 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37 cmake==4.1.2)
+
+fetch_cuda_wheels() { # DIR
+  local root
+  rm -rf "$1"
+  python3 -m venv "$1"
+  "$1/bin/pip" install -q "${CUDA_WHEELS[@]}"
+  root=$(echo "$1"/lib/python3*/site-packages/nvidia/cu13)
+  # The wheels carry versioned names only.
+  ln -sfn lib "$root/lib64"
+  ln -sfn libcudart.so.13 "$root/lib/libcudart.so"
+  ln -sfn "$root" "$1/cuda"
+  touch "$1/.complete"
+}
+
+# Sets CUDA_ROOT, CUDA_CMAKE and CUDA_ARGS: an installed toolkit with the system's CMake, or the wheels in DIR.
+use_cuda() { # DIR
+  if command -v nvcc >/dev/null 2>&1 || [ -x /usr/local/cuda/bin/nvcc ]; then
+    CUDA_ROOT=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")")
+    CUDA_CMAKE=cmake
+  else
+    [ -f "$1/.complete" ] || step "CUDA toolkit (PyPI, 1 GB)" fetch_cuda_wheels "$1" || return 1
+    CUDA_ROOT=$1/cuda
+    CUDA_CMAKE=$1/bin/cmake
+  fi
+  CUDA_ARGS=(-DSLUICE_CUDA=ON "-DCMAKE_CUDA_COMPILER=$CUDA_ROOT/bin/nvcc" "-DCUDAToolkit_ROOT=$CUDA_ROOT")
+}
+
 # Prints nothing when the model is there already.
 fetch_model() { # CACHE_DIR
   has_sha256 "$1/$MODEL_FILE" "$MODEL_SHA256" && return 0
@@ -121,7 +151,7 @@ fetch_model() { # CACHE_DIR
 build() {
   local dir=$1 targets=$2
   shift 2
-  step "configure $(basename "$dir")" cmake -S "$SLUICE_ROOT" -B "$dir" -G Ninja "$@"
+  step "configure $(basename "$dir")" "${CMAKE:-cmake}" -S "$SLUICE_ROOT" -B "$dir" -G Ninja "$@"
   # shellcheck disable=SC2086  # a list of target names
   step "build $(basename "$dir")" ninja -C "$dir" $targets
 }
