@@ -69,10 +69,10 @@ function(cuda_on_cpu_test name)
   endforeach()
 endfunction()
 
-# cuda_on_cpu_mutants(NAME TABLE file.toml): a test that seeds the bugs of a table.
+# cuda_on_cpu_mutants(NAME TABLE file.toml): a test that seeds the bugs of a table. It asks ninja how things are built.
 function(cuda_on_cpu_mutants name)
   cmake_parse_arguments(ARG "" "TABLE" "" ${ARGN})
-  if(SLUICE_SANITIZE STREQUAL "")
+  if(SLUICE_SANITIZE STREQUAL "" AND CMAKE_GENERATOR STREQUAL "Ninja")
     add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/cuda_on_cpu/mutants
       ${CMAKE_BINARY_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_TABLE})
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 RUN_SERIAL ON)
