@@ -20,7 +20,7 @@ __device__ __forceinline__ int32_t SliceStart(int32_t slice, int32_t k_tiles) {
 // One block of F::kBlock values of k. x(t, j): the lane's values 16 j + 4 q + {0, 1, 2, 3} of token 8 t + g in this
 // step, bf16.
 template <class F, int block, int kRowTiles, int kTokenTiles, class X>
-__device__ __forceinline__ void MultiplyBlock(const typename F::Header (&headers)[kRowTiles], int step,
+__device__ __forceinline__ void MultiplyBlock(const typename F::Header (&headers)[kRowTiles],
                                               const typename F::Payload (&payloads)[kRowTiles], const X& x,
                                               float (&sums)[kRowTiles][kTokenTiles][4]) {
   constexpr int kMmas = F::kBlock / 16;
@@ -31,7 +31,7 @@ __device__ __forceinline__ void MultiplyBlock(const typename F::Header (&headers
   for (int r = 0; r < kRowTiles; ++r) {
     F::template Operand<j0>(payloads[r], a[r][0]);
     if constexpr (kMmas == 2) F::template Operand<j0 + 1>(payloads[r], a[r][1]);
-    scales[r] = F::ScalesOf(headers[r], step, block);
+    scales[r] = F::ScalesOf(headers[r], payloads[r], block);
   }
 #pragma unroll
   for (int t = 0; t < kTokenTiles; ++t) {
@@ -67,14 +67,14 @@ __device__ __forceinline__ void MultiplyBlock(const typename F::Header (&headers
 // sums += the step's product. Lane 4 g + q has of row tile r and token tile t the rows g (0, 1) and g + 8 (2, 3) and
 // the tokens 2 q (0, 2) and 2 q + 1 (1, 3).
 template <class F, int kRowTiles, int kTokenTiles, class X>
-__device__ __forceinline__ void MultiplyStep(const typename F::Header (&headers)[kRowTiles], int step,
+__device__ __forceinline__ void MultiplyStep(const typename F::Header (&headers)[kRowTiles],
                                              const typename F::Payload (&payloads)[kRowTiles], const X& x,
                                              float (&sums)[kRowTiles][kTokenTiles][4]) {
-  MultiplyBlock<F, 0>(headers, step, payloads, x, sums);
-  MultiplyBlock<F, 1>(headers, step, payloads, x, sums);
+  MultiplyBlock<F, 0>(headers, payloads, x, sums);
+  MultiplyBlock<F, 1>(headers, payloads, x, sums);
   if constexpr (F::kBlock == 16) {
-    MultiplyBlock<F, 2>(headers, step, payloads, x, sums);
-    MultiplyBlock<F, 3>(headers, step, payloads, x, sums);
+    MultiplyBlock<F, 2>(headers, payloads, x, sums);
+    MultiplyBlock<F, 3>(headers, payloads, x, sums);
   }
 }
 

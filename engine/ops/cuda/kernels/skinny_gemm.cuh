@@ -16,14 +16,16 @@ struct SkinnyShared {
   float sums[kSlices][kRowTiles * kTileRows][kStride];
 };
 
-// x of one step straight from global memory, where all blocks find the same rows in cache.
-template <int kTokenTiles>
+// x of one step straight from global memory, where all blocks find the same rows in cache. k ends at a multiple of
+// kGranule.
+template <int kTokenTiles, int kGranule>
 struct GlobalX {
   const std::byte* rows[kTokenTiles];  // of the lane's tokens, from its first value on
   int32_t k = 0;                       // of the step
-  int32_t end = 0;                     // values of k that are left from there
+  int32_t left = 0;                    // values of k from there
   __device__ __forceinline__ uint2 operator()(int t, int j) const {
-    if (16 * j + 4 * static_cast<int>(threadIdx.x % 4) >= end) return {0, 0};
+    const int first = kGranule >= 32 ? j / 2 * 32 : 16 * j + 4 * static_cast<int>(threadIdx.x % 4);
+    if (first > 0 && kGranule < kStepK && first >= left) return {0, 0};
     return __ldg(reinterpret_cast<const uint2*>(rows[t] + (k + 16 * j) * int64_t{2}));
   }
 };
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(kSkinnyThreads) SkinnyKernel(const __grid_cons
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r)
     tiles[r] = Matrix(product, places) + int64_t{min(first_row_tile + r, row_tiles - 1)} * k_tiles * kLayout.bytes();
-  GlobalX<kTokenTiles> x;
+  GlobalX<kTokenTiles, F::kGranule> x;
 #pragma unroll
   for (int t = 0; t < kTokenTiles; ++t)
     x.rows[t] = static_cast<const std::byte*>(XRow(product, places, places.first + min(t * 8 + g, places.count - 1))) +
@@ -86,8 +88,8 @@ __global__ void __launch_bounds__(kSkinnyThreads) SkinnyKernel(const __grid_cons
     for (int i = 0; i < kAhead; ++i) {
       if (step + i >= end) break;
       x.k = (step + i) * kStepK;
-      x.end = w.k - x.k;
-      MultiplyStep<F>(ahead[i].headers, (step + i) % kLayout.steps, ahead[i].payloads, x, sums);
+      x.left = w.k - x.k;
+      MultiplyStep<F>(ahead[i].headers, ahead[i].payloads, x, sums);
       if (step + i + kAhead < end) ahead[i].Load(tiles, step + i + kAhead);
     }
   }

@@ -98,8 +98,8 @@ class TiledLoader {
 
 // sums += the step that has arrived in `stage`, for the warp's row tiles and tokens from the given ones on.
 template <class F, int kTokens, int kWarpTokenTiles>
-__device__ __forceinline__ void MultiplyStage(const TiledStage<F, kTokens>& stage, int step_in_tile, int first_row_tile,
-                                              int first_token, float (&sums)[kWarpRowTiles][kWarpTokenTiles][4]) {
+__device__ __forceinline__ void MultiplyStage(const TiledStage<F, kTokens>& stage, int first_row_tile, int first_token,
+                                              float (&sums)[kWarpRowTiles][kWarpTokenTiles][4]) {
   constexpr TileLayout kLayout = TileLayoutOf(F::kFormat);
   const int lane = static_cast<int>(threadIdx.x % 32);
   typename F::Header headers[kWarpRowTiles];
@@ -110,7 +110,7 @@ __device__ __forceinline__ void MultiplyStage(const TiledStage<F, kTokens>& stag
     headers[r] = F::template LoadHeader<SharedMemory>(tile, lane);
     payloads[r] = F::template LoadPayload<SharedMemory>(tile + kLayout.header_bytes, lane);
   }
-  MultiplyStep<F>(headers, step_in_tile, payloads, SharedX{stage.x[first_token + lane / 4]}, sums);
+  MultiplyStep<F>(headers, payloads, SharedX{stage.x[first_token + lane / 4]}, sums);
 }
 
 // blockIdx: (tile of kTokens places, kTiledRowTiles row tiles, batch).
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kTiledThreads) TiledKernel(const __grid_consta
       const int free_stage = stage == 0 ? kTiledStages - 1 : stage - 1;
       if (step + kTiledStages - 1 < steps) loader.Begin(step + kTiledStages - 1, shared.stages[free_stage]);
       ptx::cp_async_commit();
-      MultiplyStage<F>(shared.stages[stage], step % kLayout.steps, warp_row_tile, warp_token, sums);
+      MultiplyStage<F>(shared.stages[stage], warp_row_tile, warp_token, sums);
       stage = stage == kTiledStages - 1 ? 0 : stage + 1;
     }
 #pragma unroll

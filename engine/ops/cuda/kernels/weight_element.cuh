@@ -9,17 +9,6 @@
 
 namespace sluice::cuda {
 
-// Scale and minimum of sub-block `s` (0..7) of a Q4_K block: 6 bits each, packed into 12 bytes as GGUF does it.
-__device__ inline void UnpackQ4KScales(const uint8_t* scales, int s, int* scale, int* min) {
-  if (s < 4) {
-    *scale = scales[s] & 63;
-    *min = scales[s + 4] & 63;
-  } else {
-    *scale = (scales[s + 4] & 15) | (scales[s - 4] >> 6) << 4;
-    *min = scales[s + 4] >> 4 | (scales[s] >> 6) << 4;
-  }
-}
-
 // Row `row`, column `column` of a matrix that is not gated. f32, as engine/base/dequantize.h gives it.
 __device__ inline float WeightElement(const WeightMatrix& w, int32_t row, int32_t column) {
   const int r = row % kTileRows;
@@ -33,7 +22,8 @@ __device__ inline float WeightElement(const WeightMatrix& w, int32_t row, int32_
   const int k = column % layout.k(), block = k % kStepK / 32;
   const uint8_t* payload = header + layout.header_bytes + k / kStepK * layout.payload_bytes;
   const FragmentPlace at = FragmentPlaceOf(r, k % kStepK);
-  const int scale = (r % 8 * 2 + r / 8) * 2 + block;  // of Q8_0, Q4_0, Q4_1, Q5_0
+  const int row_place = r % 8 * 2 + r / 8;
+  const int scale = row_place * 2 + block;  // of Q8_0, Q4_0, Q4_1, Q5_0
   const auto f16 = [header](int i) { return __half2float(reinterpret_cast<const __half*>(header)[i]); };
   const auto word = [payload](int i) { return reinterpret_cast<const uint32_t*>(payload)[i]; };
   const auto nibble = [&] { return int(word(at.lane * 4 + at.mma) >> 4 * (at.reg + 4 * at.half) & 15); };
@@ -59,16 +49,14 @@ __device__ inline float WeightElement(const WeightMatrix& w, int32_t row, int32_
       return f16(scale) * float((nibble() | fifth << 4) - 16);
     }
     case WeightFormat::kQ4_K: {
-      const int block_of_row = r * 8;  // 16 bytes
-      int sub_scale, sub_min;
-      UnpackQ4KScales(header + r * 16 + 4, k / 32, &sub_scale, &sub_min);
-      const float d = f16(block_of_row) * float(sub_scale), m = f16(block_of_row + 1) * float(sub_min);
+      const uint8_t* scales = payload + 512 + row_place * 4 + block;
+      const float d = f16(2 * row_place) * float(scales[0]), m = f16(2 * row_place + 1) * float(scales[2]);
       return __fsub_rn(__fmul_rn(d, float(nibble())), m);
     }
     case WeightFormat::kQ6_K: {
       const int high = int(word(128 + at.lane * 2 + at.mma / 2) >> (8 * (at.mma % 2) + 2 * at.reg + 16 * at.half) & 3);
-      const int sub_scale = reinterpret_cast<const int8_t*>(header)[r * 16 + k / 16];
-      return f16(128 + r) * float(sub_scale) * float((nibble() | high << 4) - 32);
+      const int sub_scale = payload[768 + row_place * 4 + k % kStepK / 16] - 128;
+      return f16(row_place) * float(sub_scale) * float((nibble() | high << 4) - 32);
     }
   }
   return 0;

@@ -17,10 +17,13 @@
 //   Q4_0        1  [lane][j] word: nibble i + 4 h                               as Q8_0
 //   Q4_1        1  as Q4_0                                                      [g][row half][block] f16 d, m
 //   Q5_0        1  as Q4_0, then [lane] word: bit 4 j + i + 16 h, the fifth     as Q8_0
-//   Q4_K        4  as Q4_0                                                      [16 rows] d, dmin, scales[12] as in
-//   GGUF Q6_K        4  as Q4_0, then [lane][j / 2] word: bits 8 (j % 2) + 2 i +     [16 rows] int8 scales[16], then
-//                  16 h and the next, the fifth and sixth                       [16 rows] f16 d
-// Bytes per weight are those of the file. With `gated` a row tile is 8 rows of gate and the same 8 of up.
+//   Q4_K        4  as Q4_0, then [g][row half] bytes scale 0, 1, minimum 0, 1   [g][row half] f16 d, dmin
+//                  of the blocks of 32
+//   Q6_K        4  as Q4_0, then [lane][j / 2] word: bits 8 (j % 2) + 2 i +     [g][row half] f16 d
+//                  16 h and the next, the fifth and sixth, then [g][row half]
+//                  bytes scale + 128 of the blocks of 16
+// Bytes per weight are those of the file, for Q4_K 3 % more. With `gated` a row tile is 8 rows of gate and the same 8
+// of up.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +58,9 @@ constexpr TileLayout TileLayoutOf(WeightFormat format) {
     case WeightFormat::kQ5_0:
       return {.header_bytes = 64, .payload_bytes = 640};
     case WeightFormat::kQ4_K:
-      return {.steps = 4, .header_bytes = 256, .payload_bytes = 512};
+      return {.steps = 4, .header_bytes = 64, .payload_bytes = 576};
     case WeightFormat::kQ6_K:
-      return {.steps = 4, .header_bytes = 288, .payload_bytes = 768};
+      return {.steps = 4, .header_bytes = 32, .payload_bytes = 832};
     case WeightFormat::kF32:
       break;
   }

@@ -60,6 +60,8 @@ class TileWriter {
   TileWriter(const TileLayout& layout, std::byte* tile) : layout_(layout), tile_(tile) {}
 
   std::byte* header() { return tile_; }
+  // Of the step that has `k`.
+  std::byte* Payload(int k) { return tile_ + layout_.header_bytes + k / kStepK * layout_.payload_bytes; }
 
   void Put16(int r, int k, const uint8_t* values) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
@@ -93,8 +95,6 @@ class TileWriter {
   }
 
  private:
-  std::byte* Payload(int k) { return tile_ + layout_.header_bytes + k / kStepK * layout_.payload_bytes; }
-
   static void OrWord(std::byte* at, uint32_t bits) {
     uint32_t word;
     std::memcpy(&word, at, 4);
@@ -106,10 +106,13 @@ class TileWriter {
   std::byte* const tile_;
 };
 
+// Of a header or a row of scales: where row r of the tile has its `bytes`.
+int RowPlace(int r, int bytes) { return (r % 8 * 2 + r / 8) * bytes; }
+
 // A block of 32 of row r.
 void PackBlock32(WeightFormat format, const uint8_t* b, int r, int block, TileWriter& tile) {
   const int scale_bytes = format == WeightFormat::kQ4_1 ? 4 : 2;
-  std::memcpy(tile.header() + ((r % 8 * 2 + r / 8) * 2 + block) * scale_bytes, b, scale_bytes);
+  std::memcpy(tile.header() + RowPlace(r, 2 * scale_bytes) + block * scale_bytes, b, scale_bytes);
   for (int l = 0; l < 32; l += 4) {
     const int k = block * 32 + l;
     if (format == WeightFormat::kQ8_0) {
@@ -126,8 +129,20 @@ void PackBlock32(WeightFormat format, const uint8_t* b, int r, int block, TileWr
   }
 }
 
+// The 6-bit scale or (minima: true) minimum of sub-block j of Q4_K: eight of each in 12 bytes.
+uint8_t SixBits(const uint8_t* s, int j, bool minima) {
+  const int at = minima ? 4 : 0;
+  if (j < 4) return s[at + j] & 63;
+  return (s[j + 4] >> at & 15) | s[at + j - 4] >> 6 << 4;
+}
+
 void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
-  std::memcpy(tile.header() + r * 16, b, 16);
+  std::memcpy(tile.header() + RowPlace(r, 4), b, 4);
+  for (int block = 0; block < 8; ++block) {
+    std::byte* scales = tile.Payload(block * 32) + 512 + RowPlace(r, 4) + block % 2;
+    scales[0] = std::byte(SixBits(b + 4, block, false));
+    scales[2] = std::byte(SixBits(b + 4, block, true));
+  }
   for (int k = 0; k < 256; k += 4) {
     Four four;
     for (int i = 0; i < 4; ++i) four[i] = b[16 + k / 64 * 32 + k % 32 + i] >> (k / 32 % 2 * 4);
@@ -136,8 +151,9 @@ void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
 }
 
 void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
-  std::memcpy(tile.header() + r * 16, b + 192, 16);
-  std::memcpy(tile.header() + 256 + r * 2, b + 208, 2);
+  std::memcpy(tile.header() + RowPlace(r, 2), b + 208, 2);
+  for (int block = 0; block < 16; ++block)
+    tile.Payload(block * 16)[768 + RowPlace(r, 4) + block % 4] = std::byte(b[192 + block] ^ 0x80);
   for (int k = 0; k < 256; k += 4) {
     const int half = k / 128, plane = k / 32 % 4, l = k % 32;
     Four low, high;

@@ -5,18 +5,20 @@
 // 128), and its scale multiplies the block's partial sum in f32:
 //   y += d * sum(q x)                      Q8_0, Q4_0, Q5_0, Q6_K (d the product of both scales)
 //   y += d * sum(q x) + m * sum(x)         Q4_1, Q4_K: the sum of x comes from an mma with weights of 1
-// so a product differs from the one with dequantised f32 weights by f32 rounding only. For f16 weights x becomes f16:
-// exact for 2^-17 <= |x| <= 65504, saturating beyond, to within 2^-25 below.
+// so a product differs from the one with dequantised f32 weights by f32 rounding only. (Of the latter 128 + q go in,
+// which saves a subtraction a pair, and m - 128 d takes it back.) For f16 weights x becomes f16: exact for 2^-17 <= |x|
+// <= 65504, saturating beyond, to within 2^-25 below.
 //
 // A format F has
 //   kFormat                                its WeightFormat
 //   kBlock                                 values of k that share a scale, 16 or 32; 16 without scales
+//   kGranule                               k is a multiple of it
 //   kScaled, kHasMin                       y += scale * partial sum; + min * sum(x)
 //   Header, Payload                        a lane's part of a K tile's header, and of the payload of one step
 //   LoadHeader<Memory>(header, lane)
 //   LoadPayload<Memory>(payload, lane)
 //   Operand<j>(payload, a)                 the operand of mma j of the step
-//   ScalesOf(header, step, block)          of rows g and g + 8; block: within the step
+//   ScalesOf(header, payload, block)       of rows g and g + 8; block: within the step
 //   Mma(d, a, b)                           b: two times two bf16 values of x
 #pragma once
 
@@ -74,20 +76,37 @@ __device__ __forceinline__ To BitsAs(const From& from) {
   return to;
 }
 
-// `pair`: two integers 0..127 in the mantissas of two bf16 of exponent 2^7, which makes them 128 + q; less `bias`.
+inline constexpr uint32_t kExponent7 = 0x43004300;  // two bf16 of 128.0
+
+// (word & mask) | rest, one instruction where two of the three are in registers.
+__device__ __forceinline__ uint32_t Masked(uint32_t word, uint32_t mask, uint32_t rest) {
+  return ptx::lop3<(0xf0 & 0xcc) | 0xaa>(word, mask, rest);
+}
+
+// The two nibbles of `word` that register i wants, in the mantissas of two bf16 of exponent 2^7, which makes them 128 +
+// q. `above`: that exponent, and bits above the nibbles.
+__device__ __forceinline__ uint32_t NibblePair(uint32_t word, int i, uint32_t above = kExponent7) {
+  return Masked(word >> 4 * i, 0x000f000fu, above);
+}
+
+// Two bf16 less `bias`; exact here.
 template <int bias>
-__device__ __forceinline__ uint32_t MinusBias(uint32_t pair) {
+__device__ __forceinline__ uint32_t Minus(uint32_t pair) {
   return BitsAs<uint32_t>(__hfma2(BitsAs<__nv_bfloat162>(pair), __float2bfloat162_rn(1.0f),
                                   __float2bfloat162_rn(-static_cast<float>(bias))));
 }
 
-inline constexpr uint32_t kExponent7 = 0x43004300;  // two bf16 of 128.0
+// 2^23 + byte i of `word`: the byte in the mantissa of a float.
+__device__ __forceinline__ float ByteAbove2To23(uint32_t word, int i) {
+  return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7650u + static_cast<unsigned>(i)));
+}
 
 // ---------------------------------------------------------------- 16-bit floats
 
 struct NoHeader {};
 
 struct SixteenBit {
+  static constexpr int kGranule = 8;
   static constexpr int kBlock = 16;
   static constexpr bool kScaled = false, kHasMin = false;
   using Header = NoHeader;
@@ -109,7 +128,7 @@ struct SixteenBit {
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
     a[0] = p.mma[j].x, a[1] = p.mma[j].y, a[2] = p.mma[j].z, a[3] = p.mma[j].w;
   }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header&, int, int) { return {}; }
+  static __device__ __forceinline__ RowScales ScalesOf(const Header&, const Payload&, int) { return {}; }
 };
 
 struct BF16Weights : SixteenBit {
@@ -136,6 +155,7 @@ struct F16Weights : SixteenBit {
 // ---------------------------------------------------------------- quantised
 
 struct Quantised {
+  static constexpr int kGranule = 32;
   static constexpr bool kScaled = true, kHasMin = false;
   static __device__ __forceinline__ void Mma(float (&d)[4], const uint32_t (&a)[4], const uint2& b) {
     const uint32_t fragment[2] = {b.x, b.y};
@@ -153,7 +173,8 @@ struct ScaledBy32 : Quantised {
   static __device__ __forceinline__ Header LoadHeader(const std::byte* header, int lane) {
     return {Memory::template Load<uint2>(header + lane / 4 * 8)};
   }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, int, int block) {
+  template <class Payload>
+  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload&, int block) {
     return {.low = block == 0 ? LowHalf(h.scales.x) : HighHalf(h.scales.x),
             .high = block == 0 ? LowHalf(h.scales.y) : HighHalf(h.scales.y)};
   }
@@ -168,20 +189,16 @@ struct Q8_0Weights : ScaledBy32 {
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
     return {{Memory::Stream(payload + lane * 16), Memory::Stream(payload + 512 + lane * 16)}};
   }
-  // Byte `i` of `word` is q + 128: the mantissa of a float of exponent 2^23 holds it; what is left after the
-  // subtraction fits the upper half of a float, which is a bf16.
-  template <int i>
-  static __device__ __forceinline__ float Integer(uint32_t word) {
-    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7650u + i)) - (8388608.0f + 128.0f);
-  }
-  template <int first>
-  static __device__ __forceinline__ uint32_t Pair(uint32_t word) {
-    return __byte_perm(__float_as_uint(Integer<first>(word)), __float_as_uint(Integer<first + 1>(word)), 0x7632u);
+  // Bytes i and i + 1 of `word` are q + 128; q fits the upper half of a float, which is a bf16.
+  static __device__ __forceinline__ uint32_t Pair(uint32_t word, int i) {
+    constexpr float kOffset = 8388608.0f + 128.0f;
+    return __byte_perm(__float_as_uint(ByteAbove2To23(word, i) - kOffset),
+                       __float_as_uint(ByteAbove2To23(word, i + 1) - kOffset), 0x7632u);
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
     const uint32_t low = WordOf<j % 2 * 2>(p.mmas[j / 2]), high = WordOf<j % 2 * 2 + 1>(p.mmas[j / 2]);
-    a[0] = Pair<0>(low), a[1] = Pair<2>(low), a[2] = Pair<0>(high), a[3] = Pair<2>(high);
+    a[0] = Pair(low, 0), a[1] = Pair(low, 2), a[2] = Pair(high, 0), a[3] = Pair(high, 2);
   }
 };
 
@@ -197,7 +214,7 @@ struct Q4_0Weights : ScaledBy32 {
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = MinusBias<128 + 8>((WordOf<j>(p.nibbles) >> 4 * i & 0x000f000fu) | kExponent7);
+    for (int i = 0; i < 4; ++i) a[i] = Minus<128 + 8>(NibblePair(WordOf<j>(p.nibbles), i));
   }
 };
 
@@ -216,27 +233,23 @@ struct Q5_0Weights : ScaledBy32 {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int bit = 4 * j + i;
-      const uint32_t fifth = (bit < 4 ? p.fifth << (4 - bit) : p.fifth >> (bit - 4)) & 0x00100010u;
-      a[i] = MinusBias<128 + 16>((WordOf<j>(p.nibbles) >> 4 * i & 0x000f000fu) | fifth | kExponent7);
+      const uint32_t above = Masked(bit < 4 ? p.fifth << (4 - bit) : p.fifth >> (bit - 4), 0x00100010u, kExponent7);
+      a[i] = Minus<128 + 16>(NibblePair(WordOf<j>(p.nibbles), i, above));
     }
   }
 };
 
-// Nibbles that stand for themselves, 0..15, with a minimum a block.
+// Nibbles 0..15 with a minimum a block. What goes in is 128 + q; the minimum takes the 128 back.
 struct UnsignedNibbles : Quantised {
   static constexpr int kBlock = 32;
   static constexpr bool kHasMin = true;
-  struct Payload {
-    uint4 nibbles;
-  };
-  template <class Memory>
-  static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::Stream(payload + lane * 16)};
-  }
   template <int j>
-  static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
+  static __device__ __forceinline__ void Operand(const uint4& nibbles, uint32_t (&a)[4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = MinusBias<128>((WordOf<j>(p.nibbles) >> 4 * i & 0x000f000fu) | kExponent7);
+    for (int i = 0; i < 4; ++i) a[i] = NibblePair(WordOf<j>(nibbles), i);
+  }
+  static __device__ __forceinline__ RowScales WithMinima(float low, float high, float low_min, float high_min) {
+    return {low, high, fmaf(-128.0f, low, low_min), fmaf(-128.0f, high, high_min)};
   }
 };
 
@@ -245,62 +258,81 @@ struct Q4_1Weights : UnsignedNibbles {
   struct Header {
     uint4 scales_and_mins;
   };
+  struct Payload {
+    uint4 nibbles;
+  };
   template <class Memory>
   static __device__ __forceinline__ Header LoadHeader(const std::byte* header, int lane) {
     return {Memory::template Load<uint4>(header + lane / 4 * 16)};
   }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, int, int block) {
+  template <class Memory>
+  static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
+    return {Memory::Stream(payload + lane * 16)};
+  }
+  template <int j>
+  static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
+    UnsignedNibbles::Operand<j>(p.nibbles, a);
+  }
+  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload&, int block) {
     const uint32_t low = WordOf(h.scales_and_mins, block), high = WordOf(h.scales_and_mins, 2 + block);
-    return {LowHalf(low), LowHalf(high), HighHalf(low), HighHalf(high)};
+    return WithMinima(LowHalf(low), LowHalf(high), HighHalf(low), HighHalf(high));
   }
 };
 
 struct Q4_KWeights : UnsignedNibbles {
   static constexpr WeightFormat kFormat = WeightFormat::kQ4_K;
+  static constexpr int kGranule = 256;
   struct Header {
-    uint4 low, high;  // d and dmin, then the 6-bit scales and minima of 8 blocks
+    uint2 d_and_dmin;  // of rows g, g + 8
+  };
+  struct Payload {
+    uint4 nibbles;
+    uint2 scales;  // of rows g, g + 8: two scales, two minima
   };
   template <class Memory>
   static __device__ __forceinline__ Header LoadHeader(const std::byte* header, int lane) {
-    return {Memory::template Load<uint4>(header + lane / 4 * 16),
-            Memory::template Load<uint4>(header + (lane / 4 + 8) * 16)};
+    return {Memory::template Load<uint2>(header + lane / 4 * 8)};
   }
-  // Blocks 0 to 3 have their six bits in bytes of `y` (scales) and `z` (minima); 4 to 7 their low four in halves of the
-  // bytes of `w`, and the others on top of the bytes of 0 to 3.
-  static __device__ __forceinline__ float2 ScaleAndMin(const uint4& row, int block) {
-    const int at = block % 4 * 8;
-    const uint32_t y = row.y >> at, z = row.z >> at, w = row.w >> at;
-    const uint32_t scale = block < 4 ? y & 63 : (w & 15) | (y >> 2 & 0x30);
-    const uint32_t min = block < 4 ? z & 63 : (w >> 4 & 15) | (z >> 2 & 0x30);
-    return make_float2(LowHalf(row.x) * static_cast<float>(scale), -HighHalf(row.x) * static_cast<float>(min));
+  template <class Memory>
+  static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
+    return {Memory::Stream(payload + lane * 16), Memory::template Load<uint2>(payload + 512 + lane / 4 * 8)};
   }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, int step, int block) {
-    const float2 low = ScaleAndMin(h.low, 2 * step + block), high = ScaleAndMin(h.high, 2 * step + block);
-    return {low.x, high.x, low.y, high.y};
+  template <int j>
+  static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
+    UnsignedNibbles::Operand<j>(p.nibbles, a);
+  }
+  // d times byte i: 2^23 d is exact, and so is the product before fmaf rounds.
+  static __device__ __forceinline__ float TimesByte(float d, uint32_t word, int i) {
+    return fmaf(d, ByteAbove2To23(word, i), -8388608.0f * d);
+  }
+  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload& p, int block) {
+    return WithMinima(TimesByte(LowHalf(h.d_and_dmin.x), p.scales.x, block),
+                      TimesByte(LowHalf(h.d_and_dmin.y), p.scales.y, block),
+                      TimesByte(-HighHalf(h.d_and_dmin.x), p.scales.x, 2 + block),
+                      TimesByte(-HighHalf(h.d_and_dmin.y), p.scales.y, 2 + block));
   }
 };
 
 struct Q6_KWeights : Quantised {
   static constexpr WeightFormat kFormat = WeightFormat::kQ6_K;
+  static constexpr int kGranule = 256;
   static constexpr int kBlock = 16;
   struct Header {
-    uint4 low, high;  // 16 int8 scales
-    uint16_t low_d, high_d;
+    uint32_t d;  // of rows g, g + 8
   };
   struct Payload {
     uint4 nibbles;
     uint2 upper;
+    uint2 scales;  // of rows g, g + 8: four bytes of scale + 128
   };
   template <class Memory>
   static __device__ __forceinline__ Header LoadHeader(const std::byte* header, int lane) {
-    const int g = lane / 4;
-    return {Memory::template Load<uint4>(header + g * 16), Memory::template Load<uint4>(header + (g + 8) * 16),
-            Memory::template Load<uint16_t>(header + 256 + g * 2),
-            Memory::template Load<uint16_t>(header + 256 + (g + 8) * 2)};
+    return {Memory::template Load<uint32_t>(header + lane / 4 * 4)};
   }
   template <class Memory>
   static __device__ __forceinline__ Payload LoadPayload(const std::byte* payload, int lane) {
-    return {Memory::Stream(payload + lane * 16), Memory::template Load<uint2>(payload + 512 + lane * 8)};
+    return {Memory::Stream(payload + lane * 16), Memory::template Load<uint2>(payload + 512 + lane * 8),
+            Memory::template Load<uint2>(payload + 768 + lane / 4 * 8)};
   }
   template <int j>
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
@@ -308,16 +340,14 @@ struct Q6_KWeights : Quantised {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int bit = 8 * (j % 2) + 2 * i;
-      const uint32_t upper = (bit < 4 ? word << (4 - bit) : word >> (bit - 4)) & 0x00300030u;
-      a[i] = MinusBias<128 + 32>((WordOf<j>(p.nibbles) >> 4 * i & 0x000f000fu) | upper | kExponent7);
+      const uint32_t above = Masked(bit < 4 ? word << (4 - bit) : word >> (bit - 4), 0x00300030u, kExponent7);
+      a[i] = Minus<128 + 32>(NibblePair(WordOf<j>(p.nibbles), i, above));
     }
   }
-  static __device__ __forceinline__ float Scale(const uint4& scales, uint16_t d, int step, int block) {
-    const int32_t scale = static_cast<int32_t>(WordOf(scales, step) << (24 - 8 * block)) >> 24;
-    return LowHalf(d) * static_cast<float>(scale);
-  }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, int step, int block) {
-    return {.low = Scale(h.low, h.low_d, step, block), .high = Scale(h.high, h.high_d, step, block)};
+  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload& p, int block) {
+    constexpr float kOffset = 8388608.0f + 128.0f;
+    return {.low = LowHalf(h.d) * (ByteAbove2To23(p.scales.x, block) - kOffset),
+            .high = HighHalf(h.d) * (ByteAbove2To23(p.scales.y, block) - kOffset)};
   }
 };
 
