@@ -2,7 +2,8 @@
 //
 // Every row of `out` has the same bits whatever m is and whichever kernel runs: for few rows (skinny, weights straight
 // from global memory into mma fragments) and for many (tiles through shared memory) K is cut into the same slices, each
-// summed by the same mma instructions in the same order, the slices added in ascending order.
+// summed by the same mma instructions in the same order, the slices added in ascending order (gemm_step.cuh). Weights
+// are exact in every format, sums are f32 (weight_tiles.cuh). n is at most 2^20 - 16.
 #pragma once
 
 #include <cstdint>
