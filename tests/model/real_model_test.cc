@@ -130,6 +130,7 @@ TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
   ASSERT_EQ(golden["prompts"].size(), 32u);
   std::vector<std::vector<int32_t>> prompts;
   for (const Json& prompt : golden["prompts"]) prompts.push_back(prompt["ids"]);
+  if (SLUICE_SANITIZED) prompts.resize(4);  // a token takes a hundred times as long
   const std::vector<std::vector<int32_t>> answers = Continue(runner.get(), prompts, 64);
   int num_equal = 0, num_tokens = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -150,8 +151,8 @@ TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
               << ", whose margin is " << margin << " of max|logit|" << std::endl;
     EXPECT_LT(margin, 2e-3) << prompt["id"];
   }
-  std::cout << num_equal << " of 32 continuations equal; " << num_tokens
-            << " of 2048 tokens before the first difference" << std::endl;
+  std::cout << num_equal << " of " << prompts.size() << " continuations equal; " << num_tokens << " of "
+            << 64 * prompts.size() << " tokens before the first difference" << std::endl;
 }
 
 // exp of the mean negative log-likelihood of ids[1..], as one sequence.
@@ -165,7 +166,7 @@ double Perplexity(Runner* runner, const std::vector<int32_t>& ids) {
 
 TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
   const Json golden = ReadGolden("smollm2_perplexity.json");
-  const std::vector<int32_t> ids = golden["ids"];
+  std::vector<int32_t> ids = golden["ids"];
   ASSERT_EQ(ids.size(), 4096u);
   {
     // The ids are those of our own tokenizer too.
@@ -176,6 +177,7 @@ TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
     ours->resize(4096);
     EXPECT_EQ(*ours, ids);
   }
+  if (SLUICE_SANITIZED) ids.resize(256);  // no measure then
   const double f32 = std::exp(golden["mean_nll"].get<double>());
   std::cout << "f32 (transformers): " << f32 << std::endl;
   for (const auto& [name, activations, tolerance] :
@@ -185,7 +187,7 @@ TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
     const double ours = Perplexity(NewRunner(options).get(), ids);
     const double change = ours / f32 - 1;
     std::cout << name << ", f16 cache: " << ours << ", " << 100 * change << " %" << std::endl;
-    EXPECT_LE(std::abs(change), tolerance) << name;
+    EXPECT_TRUE(SLUICE_SANITIZED || std::abs(change) <= tolerance) << name << ": " << change;
   }
 }
 
