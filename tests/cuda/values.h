@@ -67,7 +67,8 @@ double RelativeError(const std::vector<float>& got, const std::vector<Want>& wan
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::isnan(double(want[i])) && std::isnan(got[i])) continue;
     const double difference = std::abs(double(got[i]) - double(want[i]));
-    if (!(difference <= error)) error = difference;
+    if (std::isnan(difference)) return difference;
+    error = std::max(error, difference);
     largest = std::max(largest, std::abs(double(want[i])));
   }
   return error == 0 ? 0 : error / largest;
