@@ -24,66 +24,81 @@ struct PrefillShared {
   Warp warps[kWarps];
 };
 
-// The query rows of a warp.
-struct WarpRows {
-  int32_t rows[2], heads[2];  // of the lane: place in the step, head or -1
-  KeyRange visible[2];
-  KeyRange any, all;  // keys that one of the warp's rows sees, or each
+__device__ inline int32_t TokensOf(const AttentionKernelArgs& args, const AttentionRowTile& tile) {
+  return min(AttentionTileTokens(args.num_heads / args.kv.num_kv_heads),
+             args.step.row_starts[tile.sequence + 1] - tile.first_row);
+}
+
+// The lane's two of a warp's 16 query rows, from `first` of the tile's on: place in the step, and head or -1.
+struct LaneRows {
+  int32_t rows[2], heads[2];
+
+  __device__ LaneRows(const AttentionKernelArgs& args, const AttentionRowTile& tile, int32_t kv_head, int32_t first) {
+    const int32_t group = args.num_heads / args.kv.num_kv_heads, count = TokensOf(args, tile) * group;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int32_t i = first + static_cast<int32_t>(threadIdx.x) % 32 / 4 + 8 * r;
+      rows[r] = tile.first_row + i / group;
+      heads[r] = i < count ? kv_head * group + i % group : -1;
+    }
+  }
 };
 
-__device__ inline WarpRows RowsOfWarp(const AttentionKernelArgs& args, const AttentionRowTile& tile, int32_t num_tokens,
-                                      int32_t kv_head, int32_t first) {
-  const int32_t group = args.num_heads / args.kv.num_kv_heads, count = num_tokens * group;
-  const int32_t position = args.step.positions[tile.first_row];
-  const auto visible = [&](int32_t i) { return VisibleKeys(args.mask, position + i / group); };
-  WarpRows warp;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int32_t i = first + static_cast<int32_t>(threadIdx.x) % 32 / 4 + 8 * r;
-    warp.rows[r] = tile.first_row + i / group;
-    warp.heads[r] = i < count ? kv_head * group + i % group : -1;
-    warp.visible[r] = i < count ? visible(i) : KeyRange{0, 0};
+// What the same rows see.
+struct RowKeys {
+  KeyRange visible[2];  // of the lane's
+  KeyRange any, all;    // keys that one of the warp's rows sees, or each
+
+  __device__ RowKeys(const AttentionKernelArgs& args, const AttentionRowTile& tile, int32_t first) {
+    const int32_t group = args.num_heads / args.kv.num_kv_heads, count = TokensOf(args, tile) * group;
+    const int32_t position = args.step.positions[tile.first_row];
+    const auto seen = [&](int32_t i) {
+      return i < count ? VisibleKeys(args.mask, position + i / group) : KeyRange{0, 0};
+    };
+    const int32_t lane_row = first + static_cast<int32_t>(threadIdx.x) % 32 / 4;
+    visible[0] = seen(lane_row);
+    visible[1] = seen(lane_row + 8);
+    const KeyRange earliest = seen(first), latest = seen(min(first + kMmaRows, count) - 1);
+    any = first < count ? KeyRange{earliest.begin, latest.end} : KeyRange{0, 0};
+    all = first < count ? KeyRange{latest.begin, earliest.end} : KeyRange{0, 0};
   }
-  if (first < count) {
-    const KeyRange earliest = visible(first), latest = visible(min(first + kMmaRows, count) - 1);
-    warp.any = {earliest.begin, latest.end};
-    warp.all = {latest.begin, earliest.end};
-  } else {
-    warp.any = warp.all = {0, 0};
-  }
-  return warp;
-}
+};
 
 // `first`: of the tile's query rows, the block's 64.
 template <class T, int kDim, int kValueDim>
 __device__ void RunRowTile(const AttentionKernelArgs& args, const AttentionRowTile& tile, int32_t kv_head,
                            int32_t first, PrefillShared<T, kDim, kValueDim>& shared) {
-  const int32_t group = args.num_heads / args.kv.num_kv_heads;
-  const int32_t warp_index = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int32_t num_tokens = min(AttentionTileTokens(group), args.step.row_starts[tile.sequence + 1] - tile.first_row);
+  const int32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int32_t position = args.step.positions[tile.first_row];
-  const KeyRange reach = {VisibleKeys(args.mask, position).begin, position + num_tokens};
+  const KeyRange reach = {VisibleKeys(args.mask, position).begin, position + TokensOf(args, tile)};
   typename PrefillShared<T, kDim, kValueDim>::Ring ring(args, tile.sequence, kv_head, reach, shared.stages);
 
-  auto& room = shared.warps[warp_index];
-  const WarpRows warp = RowsOfWarp(args, tile, num_tokens, kv_head, first + warp_index * kMmaRows);
+  auto& room = shared.warps[warp];
+  first += warp * kMmaRows;
   QueryRows<T, kDim> query;
-  query.Load({QueryOf(args, warp.rows[0], warp.heads[0]), QueryOf(args, warp.rows[1], warp.heads[1])}, room.query);
+  {
+    const LaneRows rows(args, tile, kv_head, first);
+    query.Load({QueryOf(args, rows.rows[0], rows.heads[0]), QueryOf(args, rows.rows[1], rows.heads[1])}, room.query);
+  }
   __syncwarp();
 
   const ScoreRule rule(args.scale, args.softcap);
-  float2* const stored[2] = {&room.total[0][0][lane], &room.total[0][1][lane]};
+  const RowKeys keys(args, tile, first);
   SoftmaxState total[2];
   ItemState<kValueDim> state;
   RunItems(
       reach, state,
       [&](int32_t key) {
-        const bool seen = key + kAttentionTile > warp.any.begin && key < warp.any.end;
-        RunTile(ring, query, rule, key, warp.visible, seen, Contains(warp.all, key, key + kAttentionTile), state);
+        const bool seen = key + kAttentionTile > keys.any.begin && key < keys.any.end;
+        RunTile(ring, query, rule, key, keys.visible, seen, Contains(keys.all, key, key + kAttentionTile), state);
       },
-      [&](bool first_item, bool last) { JoinTotal(stored, 64, first_item, last, total, state); });
+      [&](bool first_item, bool last) {
+        float2* const stored[2] = {&room.total[0][0][lane], &room.total[0][1][lane]};
+        JoinTotal(stored, 64, first_item, last, total, state);
+      });
   ring.Finish();
-  StoreRows<kValueDim>(args, warp.rows, warp.heads, total, state);
+  const LaneRows rows(args, tile, kv_head, first);  // found again: registers are short in between
+  StoreRows<kValueDim>(args, rows.rows, rows.heads, total, state);
 }
 
 // Block x: a tile and KV head, the longest first; y: 64 query rows of tiles that have more.

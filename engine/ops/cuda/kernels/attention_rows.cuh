@@ -39,13 +39,9 @@ class ScoreRule {
   __device__ __forceinline__ void Apply(float (&dots)[kRows][kColumns]) const {
 #pragma unroll
     for (int i = 0; i < kRows * kColumns; ++i) {
-      dots[i / kColumns][i % kColumns] = __fmul_rn(dots[i / kColumns][i % kColumns], inner_);
-    }
-    if (outer_ == 0) return;
-#pragma unroll
-    for (int i = 0; i < kRows * kColumns; ++i) {
       float& x = dots[i / kColumns][i % kColumns];
-      x = __fmul_rn(outer_, tanhf(x));
+      x = __fmul_rn(x, inner_);
+      if (outer_ > 0) x = __fmul_rn(outer_, tanhf(x));
     }
   }
 
