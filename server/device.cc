@@ -28,10 +28,12 @@ const Abilities& OfCpu() {
   return *cpu;
 }
 
+#if SLUICE_WITH_CUDA
 const Abilities& OfCuda() {
   static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}};
   return *cuda;
 }
+#endif
 
 absl::Status Refuse(const char* flag, const std::string& found, const std::vector<std::string>& known,
                     const char* device) {
