@@ -159,7 +159,7 @@ TEST(AttentionStep, OfPaddingAloneDoesNothing) {
 
 // Several hundred sequences: more than the plan's block has threads.
 TEST(AttentionStep, OfManySequences) {
-  const AttentionHarness harness({.num_heads = 1, .num_kv_heads = 1, .head_dim = 16, .value_dim = 16});
+  const AttentionHarness harness(Heads(1, 1, 32));
   std::vector<RowsOf> step;
   for (int32_t i = 0; i < 300; ++i) step.push_back({i, i % 3 == 0 ? 256 + i : i % 7, 1});
   const AttentionRows rows = harness.Run(step, {20, 20});
