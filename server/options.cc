@@ -64,9 +64,10 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--kv-memory", &raw->kv_memory, "Memory for keys and values, such as 256MiB or 4GiB; auto: from what is free.",
       model, "BYTES");
   add("--activations", &raw->activations,
-      "What to compute in: auto, int16, int8, f32 or bf16. auto is int16 on the CPU.", model, "TYPE");
-  add("--kv-dtype", &raw->kv_dtype, "How keys and values are stored: auto, f32, f16, bf16 or fp8_e4m3. auto is f16.",
-      model, "TYPE");
+      "What to compute in: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU. auto: the first of each.", model,
+      "TYPE");
+  add("--kv-dtype", &raw->kv_dtype,
+      "How keys and values are stored: f32, f16 or bf16, on a GPU fp8_e4m3 too. auto: f16.", model, "TYPE");
 
   add("--mla-expand-from", &raw->mla_expand_from,
       "Prompts of so many tokens and more take the expanded form of latent attention on the CPU: faster in long steps, "

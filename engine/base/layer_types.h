@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/base/host_device.h"
+
 namespace sluice {
 
 enum class NormKind : uint8_t { kRms, kLayer };
@@ -38,7 +40,7 @@ struct AttentionMask {
 };
 
 // The first key that a query at `position` sees. It never moves back: no later query sees a key before it.
-inline int32_t FirstVisibleKey(const AttentionMask& mask, int32_t position) {
+SLUICE_HOST_DEVICE inline int32_t FirstVisibleKey(const AttentionMask& mask, int32_t position) {
   switch (mask.kind) {
     case MaskKind::kFull:
       return 0;

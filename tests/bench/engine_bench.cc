@@ -141,7 +141,7 @@ std::string RunCase(Engine& engine, Recorder& recorder, const Case& c, int32_t v
 int Main(const std::string& path, int threads, ActivationType activations) {
   auto model = LoadModel(path);
   if (!model.ok()) return std::cerr << model.status() << "\n", 1;
-  auto ops = NewCpuOps({.num_threads = threads, .activations = activations});
+  auto ops = NewCpuOps({.num_threads = threads, .isa = {}, .activations = activations});
   if (!ops.ok()) return std::cerr << ops.status() << "\n", 1;
   auto weights = LoadWeights(*model, ops->get());
   if (!weights.ok()) return std::cerr << weights.status() << "\n", 1;
@@ -157,6 +157,7 @@ int Main(const std::string& path, int threads, ActivationType activations) {
   Recorder recorder;
   auto engine = Engine::Create({.max_model_len = model->spec.max_position,
                                 .vocab_size = vocab_size,
+                                .eos_token_ids = {},
                                 .block_size = kBlockSize,
                                 .num_blocks = kNumBlocks,
                                 .kv_groups = kv_groups,

@@ -66,15 +66,6 @@ class CudaGolden : public ::testing::TestWithParam<std::string> {
   GoldenModel golden_;
 };
 
-float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  float largest = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    const float difference = std::abs(a[i] - b[i]);
-    if (!(difference <= largest)) largest = difference;  // a NaN stays
-  }
-  return largest;
-}
-
 TEST_P(CudaGolden, LogitsOfTheReferenceInF32) {
   const std::unique_ptr<Runner> runner = LoadOrRefuse(cuda::Element::kF32);
   if (runner == nullptr) return;

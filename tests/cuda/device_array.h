@@ -1,5 +1,5 @@
-// Arrays in device memory, for tests of kernels: on the GPU, or where there is none in the memory of the emulation
-// (tests/cuda_on_cpu), which is NaN until it is written and guarded at both ends.
+// Arrays in device memory, for tests of kernels: the emulation's (tests/cuda_on_cpu), NaN until written and guarded at
+// both ends.
 #pragma once
 
 #include <cstddef>

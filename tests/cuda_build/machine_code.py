@@ -3,12 +3,11 @@
 what waits. Gates: weight and KV streams are loaded 16 bytes at a time, what is meant for tensor cores runs there, and
 nothing goes through local memory. --table prints a table in Markdown."""
 
-import argparse
-import os
 import re
-import subprocess
 import sys
 from collections import Counter
+
+import cuobjdump
 
 # Kernels by name, and what must be in their main loops.
 WEIGHTS = "LDG.128"  # straight from global memory into registers
@@ -36,25 +35,6 @@ def kind(opcode):
     return None
 
 
-def functions(cuobjdump, library):
-    """Yields (mangled name, [(address, opcode, branch target or None)])."""
-    process = subprocess.Popen([cuobjdump, "-sass", "-arch", "sm_90", library], stdout=subprocess.PIPE, text=True)
-    name, code = None, []
-    for line in process.stdout:
-        if match := re.match(r"\s*Function : (\S+)", line):
-            if name:
-                yield name, code
-            name, code = match.group(1), []
-        elif match := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\s*([^;]*);", line):
-            target = None
-            if match.group(2).split(".")[0] == "BRA" and (to := re.search(r"0x([0-9a-f]+)\s*$", match.group(3))):
-                target = int(to.group(1), 16)
-            code.append((int(match.group(1), 16), match.group(2), target))
-    if name:
-        yield name, code
-    assert process.wait() == 0, f"{cuobjdump} failed"
-
-
 def main_loop(code):
     """The smallest loop with at least half of the kernel's work in it; the whole kernel where there is none."""
     weights = {"HMMA": 8, "LDG.128": 4, "LDGSTS.128": 4, "FFMA": 1, "LDG narrower": 1}
@@ -67,22 +47,10 @@ def main_loop(code):
     return min((body for body in bodies if 2 * work(body) >= total), key=len, default=code)
 
 
-def short_names(names):
-    out = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True).stdout.split("\n")
-    return dict(zip(names, (n.replace("sluice::cuda::", "").replace("(anonymous namespace)::", "") for n in out)))
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cuobjdump", default="cuobjdump")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("library")
-    args = parser.parse_args()
-    if not os.path.exists(args.cuobjdump):
-        print(f"skipped: there is no {args.cuobjdump}")
-        sys.exit(77)
-    found = dict(functions(args.cuobjdump, args.library))
-    names = short_names(sorted(found))
+    args = cuobjdump.arguments(__doc__)
+    found = dict(cuobjdump.instructions(args, "sm_90"))
+    names = cuobjdump.short_names(found)
     rows, bad = [], []
     for mangled, code in found.items():
         name = names[mangled]

@@ -69,6 +69,7 @@ class EmulatedDevice : public Device {
     return std::move(recording_);
   }
   void Replay(const Recording& recording) override {
+    if (options_.num_replays != nullptr) ++*options_.num_replays;
     for (const auto& launch : static_cast<const Launches&>(recording).launches) launch();
   }
 

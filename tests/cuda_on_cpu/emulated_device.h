@@ -12,6 +12,7 @@ namespace sluice {
 struct EmulatedDeviceOptions {
   int64_t memory_bytes = int64_t{4} << 30;  // what Allocate gives out at most
   int32_t num_sms = 3;                      // few, so that persistent grids take turns
+  int64_t* num_replays = nullptr;           // counts Replay, if given
 };
 
 std::unique_ptr<Device> NewEmulatedDevice(const EmulatedDeviceOptions& options = {});

@@ -1,6 +1,7 @@
 #include "tests/model/golden_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -34,6 +35,17 @@ class Values {
 };
 
 }  // namespace
+
+float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  SLUICE_CHECK(a.size() == b.size());
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return difference;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
 
 std::vector<std::string> GoldenNames() {
   std::vector<std::string> names;

@@ -21,6 +21,9 @@ struct GoldenModel {
   std::vector<GoldenSequence> sequences;
 };
 
+// max |a - b|, NaN if there is one. REQUIRES: equal sizes.
+float LargestDifference(const std::vector<float>& a, const std::vector<float>& b);
+
 // Names of all cases, ascending.
 std::vector<std::string> GoldenNames();
 

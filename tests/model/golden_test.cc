@@ -92,16 +92,6 @@ absl::StatusOr<LoadedRunner> Load(const std::string& path, Device device, std::o
   return loaded;
 }
 
-float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  float largest = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const float difference = std::abs(a[i] - b[i]);
-    if (!(difference <= largest)) largest = difference;  // a NaN stays
-  }
-  return largest;
-}
-
 // Which layer is the first that is not the golden's.
 std::string FirstDifference(const GoldenSequence& golden, const std::vector<std::vector<std::vector<float>>>& states) {
   for (size_t layer = 0; layer < golden.states.size(); ++layer) {

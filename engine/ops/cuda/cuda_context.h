@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "engine/ops/cuda/cuda_weights.h"
 #include "engine/ops/cuda/device_buffer.h"

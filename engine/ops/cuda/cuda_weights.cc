@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/dequantize.h"
@@ -26,28 +27,30 @@ absl::Status CheckInFeatures(const TensorView& part) {
       "tensor ", part.name, " has ", in, " input features; on a GPU they must be a multiple of ", kInFeaturesMultiple));
 }
 
-bool IsStoredAs(TensorType type, WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return type == TensorType::kF32;
-    case WeightFormat::kBF16:
-      return type == TensorType::kBF16;
-    case WeightFormat::kF16:
-      return type == TensorType::kF16;
-    case WeightFormat::kQ8_0:
-      return type == TensorType::kQ8_0;
-    case WeightFormat::kQ4_0:
-      return type == TensorType::kQ4_0;
-    case WeightFormat::kQ4_1:
-      return type == TensorType::kQ4_1;
-    case WeightFormat::kQ5_0:
-      return type == TensorType::kQ5_0;
-    case WeightFormat::kQ4_K:
-      return type == TensorType::kQ4_K;
-    case WeightFormat::kQ6_K:
-      return type == TensorType::kQ6_K;
+// The format whose kernels read the type as it is stored.
+std::optional<WeightFormat> StoredFormat(TensorType type) {
+  switch (type) {
+    case TensorType::kF32:
+      return WeightFormat::kF32;
+    case TensorType::kBF16:
+      return WeightFormat::kBF16;
+    case TensorType::kF16:
+      return WeightFormat::kF16;
+    case TensorType::kQ8_0:
+      return WeightFormat::kQ8_0;
+    case TensorType::kQ4_0:
+      return WeightFormat::kQ4_0;
+    case TensorType::kQ4_1:
+      return WeightFormat::kQ4_1;
+    case TensorType::kQ5_0:
+      return WeightFormat::kQ5_0;
+    case TensorType::kQ4_K:
+      return WeightFormat::kQ4_K;
+    case TensorType::kQ6_K:
+      return WeightFormat::kQ6_K;
+    default:
+      return std::nullopt;
   }
-  return false;
 }
 
 // The values of `part` as f32 or bf16.
@@ -82,12 +85,8 @@ int64_t CudaLinear::resident_bytes() const {
 
 WeightFormat WeightLoader::FormatOf(TensorType type, bool precise) const {
   if (activations_ == cuda::Element::kF32 || precise) return WeightFormat::kF32;
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kF16, WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-        WeightFormat::kQ5_0, WeightFormat::kQ4_K, WeightFormat::kQ6_K}) {
-    if (IsStoredAs(type, format)) return format;
-  }
-  return WeightFormat::kBF16;
+  const WeightFormat format = StoredFormat(type).value_or(WeightFormat::kBF16);
+  return format == WeightFormat::kF32 ? WeightFormat::kBF16 : format;  // f32 meets f32 activations only
 }
 
 WeightFormat WeightLoader::CommonFormat(std::span<const TensorView> parts, bool precise) const {
@@ -98,15 +97,15 @@ WeightFormat WeightLoader::CommonFormat(std::span<const TensorView> parts, bool 
   return format;
 }
 
-absl::Status WeightLoader::Pack(std::span<const TensorView> parts, WeightFormat format,
-                                const cuda::WeightMatrix& matrix, std::span<std::byte> to) {
+void WeightLoader::Pack(std::span<const TensorView> parts, WeightFormat format, const cuda::WeightMatrix& matrix,
+                        std::span<std::byte> to) {
   std::vector<std::vector<uint8_t>> converted;
   std::vector<std::span<const uint8_t>> bytes;
   int64_t stored = 0;
   bool widened = false;
   for (const TensorView& part : parts) {
     stored += static_cast<int64_t>(part.data.size());
-    if (IsStoredAs(part.type, format)) {
+    if (StoredFormat(part.type) == format) {
       bytes.emplace_back(part.data.data(), part.data.size());
       continue;
     }
@@ -116,7 +115,6 @@ absl::Status WeightLoader::Pack(std::span<const TensorView> parts, WeightFormat 
   }
   cuda::PackWeights(format, matrix.n, matrix.k, matrix.gated, bytes, to);
   if (widened) widened_bytes_ += std::max<int64_t>(0, static_cast<int64_t>(to.size()) - stored);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView> parts, WeightFormat format,
@@ -127,7 +125,7 @@ absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView
   piece.matrix.gated = gated;
   for (const TensorView& part : parts) piece.matrix.n += static_cast<int32_t>(RowsOf(part));
   std::vector<std::byte> packed(static_cast<size_t>(cuda::PackedBytes(format, piece.matrix.n, piece.matrix.k, gated)));
-  SLUICE_RETURN_IF_ERROR(Pack(parts, format, piece.matrix, packed));
+  Pack(parts, format, piece.matrix, packed);
   SLUICE_ASSIGN_OR_RETURN(piece.data, DeviceBuffer::Copy<std::byte>(device_, packed));
   piece.matrix.data = piece.data.data();
   return piece;
@@ -171,7 +169,7 @@ absl::StatusOr<std::unique_ptr<CudaExperts>> WeightLoader::Experts(std::span<con
   std::vector<std::byte> packed(static_cast<size_t>(loaded->expert_bytes_));
   for (size_t e = 0; e < experts.size(); ++e) {
     const auto bytes = static_cast<size_t>(cuda::PackedBytes(matrix.format, matrix.n, matrix.k, matrix.gated));
-    SLUICE_RETURN_IF_ERROR(Pack(experts[e], matrix.format, matrix, std::span(packed).first(bytes)));
+    Pack(experts[e], matrix.format, matrix, std::span(packed).first(bytes));
     device_->Upload(loaded->data_.as<std::byte>() + static_cast<int64_t>(e) * loaded->expert_bytes_, packed.data(),
                     loaded->expert_bytes_);
     SLUICE_RETURN_IF_ERROR(device_->Synchronize());
@@ -213,11 +211,9 @@ absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView&
                                                  heads.kv_lora_rank, "; on a GPU all must be multiples of 8"));
   }
   const auto floats = [](const TensorView& view) {
-    std::vector<float> values(static_cast<size_t>(view.num_elements()));
-    const int64_t cols = view.shape.back(), row_bytes = TensorBytes(view.type, cols);
-    for (int64_t r = 0; r < view.num_elements() / cols; ++r) {
-      DequantizeRow(view.type, view.data.data() + r * row_bytes, cols, values.data() + r * cols);
-    }
+    const std::vector<uint8_t> bytes = Converted(view, WeightFormat::kF32);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   };
   const int32_t nope = heads.qk_nope_head_dim, latent = heads.kv_lora_rank;

@@ -128,8 +128,8 @@ class WeightLoader {
   absl::StatusOr<CudaLinear::Piece> Piece(std::span<const TensorView> parts, cuda::WeightFormat format, bool gated);
   // Packs [n, k] matrices of f32 one after the other.
   absl::StatusOr<CudaMlaUp::Half> Heads(std::span<const float> values, int32_t num_heads, int32_t n, int32_t k);
-  absl::Status Pack(std::span<const TensorView> parts, cuda::WeightFormat format, const cuda::WeightMatrix& matrix,
-                    std::span<std::byte> to);
+  void Pack(std::span<const TensorView> parts, cuda::WeightFormat format, const cuda::WeightMatrix& matrix,
+            std::span<std::byte> to);
 
   Device* const device_;
   const cuda::Element activations_;

@@ -17,10 +17,7 @@ struct KeyRange {
 };
 
 __device__ inline KeyRange VisibleKeys(const AttentionMask& mask, int32_t position) {
-  int32_t begin = 0;
-  if (mask.kind == MaskKind::kWindow) begin = max(0, position - mask.size + 1);
-  if (mask.kind == MaskKind::kChunk) begin = position - position % mask.size;
-  return {begin, position + 1};
+  return {FirstVisibleKey(mask, position), position + 1};
 }
 
 __device__ inline bool Contains(const KeyRange& range, int32_t begin, int32_t end) {
