@@ -113,7 +113,7 @@ PY
 
 # NVIDIA's own wheels: a complete toolkit, a CMake that knows it, and what reads its machine code.
 CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96
-  nvidia-cuda-cccl==13.0.85 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37 cmake==4.1.2)
+  nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.0.2.14 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37 cmake==4.1.2)
 
 fetch_cuda_wheels() { # DIR
   local root
@@ -125,7 +125,7 @@ fetch_cuda_wheels() { # DIR
   ln -sfn lib "$root/lib64"
   ln -sfn libcudart.so.13 "$root/lib/libcudart.so"
   ln -sfn "$root" "$1/cuda"
-  touch "$1/.complete"
+  printf '%s' "${CUDA_WHEELS[*]}" >"$1/.complete"
 }
 
 # Sets CUDA_ROOT, CUDA_CMAKE and CUDA_ARGS: an installed toolkit with the system's CMake, or the wheels in DIR.
@@ -134,7 +134,7 @@ use_cuda() { # DIR
     CUDA_ROOT=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")")
     CUDA_CMAKE=cmake
   else
-    [ -f "$1/.complete" ] || step "CUDA toolkit (PyPI, 1 GB)" fetch_cuda_wheels "$1" || return 1
+    [ "$(cat "$1/.complete" 2>/dev/null)" = "${CUDA_WHEELS[*]}" ] || step "CUDA toolkit (PyPI, 1 GB)" fetch_cuda_wheels "$1" || return 1
     CUDA_ROOT=$1/cuda
     CUDA_CMAKE=$1/bin/cmake
   fi
