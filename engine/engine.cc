@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <algorithm>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -72,9 +74,13 @@ class Engine::Impl {
 
   // On the engine thread.
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool has_work() const { return scheduler_.has_sequences() || scheduler_.num_steps_under_way() > 0; }
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mutex_);
   void ApplyInbox() ABSL_LOCKS_EXCLUDED(mutex_);
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool LaunchStep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CommitStep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void GiveUp(const absl::Status& device_fault);
   void FinishAll(FinishReason reason, const absl::Status& error) ABSL_LOCKS_EXCLUDED(mutex_);
   void PublishStats(std::optional<int64_t> progress_ns = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Deliver(const StepStats& stats);
@@ -89,6 +95,8 @@ class Engine::Impl {
   Scheduler scheduler_;
   Inbox taken_;                          // swapped with inbox_, so both keep their memory
   std::vector<SequenceOutput> outputs_;  // on their way to the sink
+  std::deque<int64_t> launch_ns_;        // of the steps under way
+  int64_t last_step_end_ns_ = 0;
   int64_t num_steps_ = 0;
   absl::Status fault_;
 
@@ -202,10 +210,11 @@ void Engine::Impl::Stop() {
 void Engine::Impl::Loop() {
   while (TakeInbox()) {
     ApplyInbox();
-    if (scheduler_.has_sequences() && fault_.ok()) Step();
+    if (has_work() && fault_.ok()) Step();
     if (!fault_.ok()) FinishAll(FinishReason::kError, fault_);
   }
   ApplyInbox();
+  while (scheduler_.num_steps_under_way() > 0) CommitStep();
   FinishAll(FinishReason::kCancelled, absl::OkStatus());
 }
 
@@ -213,7 +222,7 @@ void Engine::Impl::Loop() {
 // are sequences there is a step to make. False once the engine is to stop.
 bool Engine::Impl::TakeInbox() {
   MutexLock lock(&mutex_);
-  while (!scheduler_.has_sequences() && inbox_.empty() && !stopping_) wake_.Wait(&mutex_);
+  while (!has_work() && inbox_.empty() && !stopping_) wake_.Wait(&mutex_);
   std::swap(inbox_, taken_);
   return !stopping_;
 }
@@ -232,27 +241,47 @@ void Engine::Impl::ApplyInbox() {
   Deliver(StepStats());
 }
 
+// A device that runs ahead has one step before it while the next is launched; the result of the older is waited for
+// only then.
 void Engine::Impl::Step() {
-  const int64_t start_ns = clock_.NowNs();
-  const StepPlan& plan = scheduler_.Plan(start_ns);
+  const bool launched = scheduler_.has_sequences() && LaunchStep();
+  if (!fault_.ok()) return;
+  const int32_t keep_under_way = launched && runner_->runs_ahead() ? 1 : 0;
+  if (scheduler_.num_steps_under_way() > keep_under_way) CommitStep();
+}
+
+bool Engine::Impl::LaunchStep() {
+  const int64_t now_ns = clock_.NowNs();
+  const StepPlan* plan = scheduler_.Plan(now_ns);
+  if (plan == nullptr) return false;
+  launch_ns_.push_back(now_ns);
   PublishStats();  // a step is long: whoever was admitted no longer waits
-  absl::StatusOr<StepResult> result = runner_->Run(plan);
+  const absl::Status status = runner_->Launch(*plan);
+  if (!status.ok()) GiveUp(status);
+  return status.ok();
+}
+
+void Engine::Impl::CommitStep() {
+  absl::StatusOr<StepResult> result = runner_->Take();
+  if (!result.ok()) return GiveUp(result.status());
   const int64_t end_ns = clock_.NowNs();
-  if (!result.ok()) {
-    fault_ = WithReason(absl::InternalError(absl::StrCat("the device failed: ", result.status().message())),
-                        kReasonDeviceFault);
-    LogError(absl::StrCat("engine gives up: ", result.status().ToString()));
-    scheduler_.AbandonStep();
-    return;
-  }
   StepStats stats = scheduler_.Commit(*std::move(result), end_ns, &outputs_);
-  stats.duration_ns = end_ns - start_ns;
+  stats.duration_ns = end_ns - std::max(launch_ns_.front(), last_step_end_ns_);
+  launch_ns_.pop_front();
+  last_step_end_ns_ = end_ns;
 #ifndef NDEBUG
   scheduler_.CheckInvariants();
 #endif
   ++num_steps_;
   PublishStats(end_ns);
   Deliver(stats);
+}
+
+void Engine::Impl::GiveUp(const absl::Status& device_fault) {
+  fault_ =
+      WithReason(absl::InternalError(absl::StrCat("the device failed: ", device_fault.message())), kReasonDeviceFault);
+  LogError(absl::StrCat("engine gives up: ", device_fault.ToString()));
+  scheduler_.AbandonSteps();
 }
 
 void Engine::Impl::FinishAll(FinishReason reason, const absl::Status& error) {

@@ -20,6 +20,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/available_memory.h"
 #include "engine/base/layer_types.h"
 #include "engine/base/rope_table.h"
 #include "engine/base/tensor_view.h"
@@ -123,7 +124,10 @@ struct KvGroupView {
 
 // The step's flat arrays (engine/scheduler/step_plan.h), valid until the next BeginStep.
 struct BatchView {
-  std::span<const int32_t> token_ids;     // [num_tokens]
+  std::span<const int32_t> token_ids;  // [num_tokens]
+  // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and
+  // token_ids is not looked at. REQUIRES: Ops::runs_ahead()
+  std::span<const int32_t> token_sources = {};
   std::span<const int32_t> positions;     // [num_tokens]
   std::span<const int32_t> row_starts;    // [num_seqs + 1]
   std::span<const int32_t> context_lens;  // [num_seqs] tokens in the cache after this step
@@ -133,6 +137,25 @@ struct BatchView {
   // length that the rules of a RopeTable look at. May be empty where no layer asks for them.
   std::span<const int32_t> prompt_lens = {};
   std::span<const int32_t> rope_lengths = {};
+};
+
+// The largest steps there will be, for Ops::Reserve.
+struct StepLimits {
+  int32_t max_tokens = 0;  // rows of a step
+  int32_t max_seqs = 0;
+  int32_t max_logits = 0;  // rows of logits asked for at a time
+  int32_t vocab_size = 0;
+  int32_t max_blocks_per_seq = 0;  // KvGroupView::block_table_stride
+  int32_t num_kv_groups = 1;
+  int64_t max_context_tokens = 0;  // in the contexts of all sequences of a step together
+  int32_t max_logprobs = 0;        // most likely tokens reported for a row
+  int32_t max_adjusted = 0;        // logit biases and masked tokens of a row
+};
+
+// What a KV cache may take.
+struct KvMemory {
+  int64_t available_bytes = 0;
+  bool dedicated = false;  // nobody else needs it, so that there is no reason to leave any
 };
 
 struct NormArgs {
@@ -320,8 +343,18 @@ class Ops {
   virtual absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols,
                                                                       ActivationsUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) = 0;
-  // Workspace for steps of up to `max_tokens` rows, `max_logits` rows of logits over `vocab_size`.
-  virtual absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) = 0;
+  // Workspace for steps within `limits`, once the weights are loaded. A device may call `operations`, which carries out
+  // the operations of a step with logits on a cache given to it (a small one with layers as in `kv`), to see what they
+  // ask for. RESOURCE_EXHAUSTED with the bytes that were needed and available. Larger steps are right, but may
+  // allocate.
+  virtual absl::Status Reserve(const StepLimits& limits, const KvCacheShape& kv,
+                               absl::FunctionRef<void(KvCache*)> operations) = 0;
+  // What is left after that. Until then an upper bound.
+  virtual KvMemory MemoryForKv() const { return {AvailableMemoryBytes(), false}; }
+  // What `tensor` takes as a weight of the device, at least: too little rather than too much. 0: not known.
+  virtual int64_t LeastWeightBytes(const TensorView&) const { return 0; }
+  // With the KV cache made: whatever else would make the first steps slower, `operations` being those of Forward.
+  virtual absl::Status WarmUp(absl::FunctionRef<void()>) { return absl::OkStatus(); }
 
   // ---- one step: BeginStep, then any of the others in model order. BeginStep may come again with other logits_rows
   // for the rows just computed; then Logits, Sample and Logprobs follow.
@@ -341,8 +374,15 @@ class Ops {
   virtual void Moe(const MoeArgs& args) = 0;
   virtual void Logits(const LogitsArgs& args) = 0;
   // Draw and report from the logits of this step. Waits for the device. The returned error is a device fault.
+  // REQUIRES for Sample: every LaunchSample has had its TakeSamples
   virtual absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) = 0;
   virtual absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) = 0;
+  // Sample in two halves, for a device that computes while the host goes on: LaunchSample returns at once, what `rows`
+  // points to may change; TakeSamples waits for the oldest launch not yet taken and for its step. `results` has as many
+  // entries as that had rows; none is allowed. At most two launches are under way. REQUIRES: runs_ahead()
+  virtual bool runs_ahead() const { return false; }
+  virtual absl::Status LaunchSample(std::span<const SampleRow>) { return absl::UnimplementedError("LaunchSample"); }
+  virtual absl::Status TakeSamples(std::span<SampleResult>) { return absl::UnimplementedError("TakeSamples"); }
   // For tests and tools: copies logits row i, or one row of `activations` ([cols] values), to the host.
   virtual absl::Status CopyLogits(int32_t row, std::span<float> out) = 0;
   virtual absl::Status CopyActivations(const Activations& activations, int64_t row, std::span<float> out) = 0;

@@ -42,24 +42,54 @@ SampleRow MakeSampleRow(const SampleEntry& entry, int32_t first_row, std::vector
   return row;
 }
 
+// In the contexts of all sequences of a step together. A layer that sees everything keeps all of a sequence's tokens in
+// blocks, none of which two sequences share.
+int64_t MaxContextTokens(const ModelSpec& spec, const RunnerOptions& options) {
+  const int64_t of_sequences = int64_t{options.max_num_seqs} * options.max_model_len;
+  const auto sees_all = [](const AttentionMask& mask) { return mask.kind == MaskKind::kFull; };
+  const std::vector<AttentionMask> masks = MakeKvGroups(spec).masks;
+  if (std::none_of(masks.begin(), masks.end(), sees_all)) return of_sequences;
+  return std::min(of_sequences, int64_t{options.num_blocks} * options.block_size);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
-                                                       const RunnerOptions& options) {
+absl::StatusOr<std::unique_ptr<Decoder>> Runner::Reserve(Ops* ops, ModelSpec spec, ModelWeights weights,
+                                                         const RunnerOptions& options) {
   SLUICE_CHECK(options.num_blocks > 0 && options.max_num_seqs > 0 && options.max_num_batched_tokens > 0);
+  DecoderOptions decoder;
+  decoder.limits.max_tokens = options.max_num_batched_tokens;
+  decoder.limits.max_seqs = decoder.limits.max_logits = options.max_num_seqs;
+  decoder.limits.max_blocks_per_seq = (options.max_model_len + options.block_size - 1) / options.block_size;
+  decoder.limits.max_context_tokens = MaxContextTokens(spec, options);
+  decoder.limits.max_logprobs = std::min(options.max_logprobs, spec.vocab_size);
+  decoder.limits.max_adjusted = options.max_adjusted;
+  decoder.max_position = options.max_model_len;
+  decoder.kv_block_size = options.block_size;
+  decoder.kv_dtype = options.kv_dtype;
+  decoder.mla_expand_from = options.mla_expand_from;
+  return Decoder::Create(std::move(spec), std::move(weights), ops, decoder);
+}
+
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops, std::unique_ptr<Decoder> decoder,
+                                                       const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner(std::move(ops), options));
-  // Declared after the runner, so that on an error the weights go before the device that made them.
-  ModelWeights held = std::move(weights);
+  runner->decoder_ = std::move(decoder);
+  const ModelSpec& spec = runner->spec();
   runner->kv_groups_ = MakeKvGroups(spec).masks;
   SLUICE_CHECK(size_t(options.num_blocks) >= runner->kv_groups_.size());
   const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
   SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
-  const DecoderOptions decoder_options{options.max_num_batched_tokens, options.max_num_seqs, options.max_model_len,
-                                       options.mla_expand_from};
-  SLUICE_ASSIGN_OR_RETURN(runner->decoder_,
-                          Decoder::Create(std::move(spec), std::move(held), runner->ops_.get(), decoder_options));
+  SLUICE_RETURN_IF_ERROR(runner->decoder_->WarmUp(runner->kv_.get()));
   SLUICE_RETURN_IF_ERROR(runner->WarmUp());
   return runner;
+}
+
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
+                                                       const RunnerOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
+                          Reserve(ops.get(), std::move(spec), std::move(weights), options));
+  return Create(std::move(ops), std::move(decoder), options);
 }
 
 absl::Status Runner::WarmUp() {
@@ -83,7 +113,7 @@ absl::Status Runner::WarmUp() {
   return Run(plan).status();
 }
 
-absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
+BatchView Runner::MakeBatch(const StepPlan& plan) {
   SLUICE_CHECK(plan.kv_groups.size() == kv_groups_.size());
   group_views_.clear();
   for (const KvGroupPlan& group : plan.kv_groups) {
@@ -97,51 +127,105 @@ absl::StatusOr<StepResult> Runner::Run(const StepPlan& plan) {
   batch.prompt_lens = View(plan.prompt_lens);
   batch.rope_lengths = View(plan.rope_lengths);
   batch.kv_groups = View(group_views_);
+  const auto drawn = [](int32_t source) { return source >= 0; };
+  if (std::none_of(plan.token_sources.begin(), plan.token_sources.end(), drawn)) return batch;
+  SLUICE_CHECK(!under_way_.empty());
+  const StepUnderWay& previous = under_way_.back();
+  if (!previous.complete) {
+    batch.token_sources = View(plan.token_sources);
+    return batch;
+  }
+  // The device may have drawn them in several goes; here they are all known.
+  token_ids_ = plan.token_ids;
+  for (size_t row = 0; row < token_ids_.size(); ++row) {
+    const int32_t source = plan.token_sources[row];
+    if (source >= 0) token_ids_[row] = previous.result.samples[size_t(source)].token;
+  }
+  batch.token_ids = View(token_ids_);
+  return batch;
+}
 
+absl::Status Runner::Launch(const StepPlan& plan) {
+  SLUICE_CHECK(int32_t(under_way_.size()) <= (runs_ahead() ? 1 : 0));
   const std::span<const int32_t> logits_rows = View(plan.logits_rows);
   const int32_t num_logits = int32_t(logits_rows.size());
   const int32_t at_once = options_.max_num_seqs;
+  const bool ahead = runs_ahead() && num_logits <= at_once && plan.prompt_logprobs.empty();
+  if (!ahead && !under_way_.empty()) SLUICE_RETURN_IF_ERROR(Complete(&under_way_.back()));
+  BatchView batch = MakeBatch(plan);
   batch.logits_rows = logits_rows.first(size_t(std::min(num_logits, at_once)));
   decoder_->Forward(batch, kv_.get());
 
-  StepResult result;
-  result.samples.resize(plan.samples.size());
-  result.prompt_logprobs.resize(plan.prompt_logprobs.size());
+  StepUnderWay& step = under_way_.emplace_back();
+  step.result.samples.resize(plan.samples.size());
+  step.result.prompt_logprobs.resize(plan.prompt_logprobs.size());
+  if (ahead) {
+    MakeSampleRows(plan, 0, num_logits);
+    return ops_->LaunchSample(View(sample_rows_));
+  }
   for (int32_t first = 0; first < num_logits; first += at_once) {
     const int32_t count = std::min(at_once, num_logits - first);
     if (first > 0) {
       batch.logits_rows = logits_rows.subspan(size_t(first), size_t(count));
       decoder_->MoreLogits(batch);
     }
-    SLUICE_RETURN_IF_ERROR(Sample(plan, first, count, &result));
+    SLUICE_RETURN_IF_ERROR(Sample(plan, first, count, &step.result));
+    SLUICE_RETURN_IF_ERROR(ReportPrompt(plan, first, count, &step.result));
   }
+  step.complete = true;
+  return absl::OkStatus();
+}
+
+absl::Status Runner::Complete(StepUnderWay* step) {
+  if (step->complete) return absl::OkStatus();
+  sample_results_.assign(step->result.samples.size(), SampleResult{});
+  SLUICE_RETURN_IF_ERROR(ops_->TakeSamples(sample_results_));
+  for (size_t i = 0; i < sample_results_.size(); ++i) {
+    SampleResult& sample = sample_results_[i];
+    step->result.samples[i] = {sample.token, sample.finite, std::move(sample.logprobs)};
+  }
+  step->complete = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> Runner::Take() {
+  SLUICE_CHECK(!under_way_.empty());
+  SLUICE_RETURN_IF_ERROR(Complete(&under_way_.front()));
+  StepResult result = std::move(under_way_.front().result);
+  under_way_.pop_front();
   return result;
 }
 
-absl::Status Runner::Sample(const StepPlan& plan, int32_t first, int32_t count, StepResult* result) {
-  const auto here = [&](int32_t logits_index) { return logits_index >= first && logits_index < first + count; };
+void Runner::MakeSampleRows(const StepPlan& plan, int32_t first, int32_t count) {
   sample_rows_.clear();
   sample_entries_.clear();
   if (biases_.size() < plan.samples.size()) biases_.resize(plan.samples.size());
   for (size_t i = 0; i < plan.samples.size(); ++i) {
-    if (!here(plan.samples[i].logits_index)) continue;
+    const int32_t logits_index = plan.samples[i].logits_index;
+    if (logits_index < first || logits_index >= first + count) continue;
     sample_rows_.push_back(MakeSampleRow(plan.samples[i], first, &biases_[i]));
     sample_entries_.push_back(i);
   }
-  if (!sample_rows_.empty()) {
-    sample_results_.assign(sample_rows_.size(), SampleResult{});
-    SLUICE_RETURN_IF_ERROR(ops_->Sample(View(sample_rows_), sample_results_));
-    for (size_t i = 0; i < sample_rows_.size(); ++i) {
-      SampleResult& sample = sample_results_[i];
-      result->samples[sample_entries_[i]] = {sample.token, sample.finite, std::move(sample.logprobs)};
-    }
-  }
+}
 
+absl::Status Runner::Sample(const StepPlan& plan, int32_t first, int32_t count, StepResult* result) {
+  MakeSampleRows(plan, first, count);
+  if (sample_rows_.empty()) return absl::OkStatus();
+  sample_results_.assign(sample_rows_.size(), SampleResult{});
+  SLUICE_RETURN_IF_ERROR(ops_->Sample(View(sample_rows_), sample_results_));
+  for (size_t i = 0; i < sample_rows_.size(); ++i) {
+    SampleResult& sample = sample_results_[i];
+    result->samples[sample_entries_[i]] = {sample.token, sample.finite, std::move(sample.logprobs)};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Runner::ReportPrompt(const StepPlan& plan, int32_t first, int32_t count, StepResult* result) {
   logprob_rows_.clear();
   logprob_entries_.clear();
   for (size_t i = 0; i < plan.prompt_logprobs.size(); ++i) {
     const PromptLogprobEntry& entry = plan.prompt_logprobs[i];
-    if (!here(entry.logits_index)) continue;
+    if (entry.logits_index < first || entry.logits_index >= first + count) continue;
     logprob_rows_.push_back({entry.logits_index - first, entry.token, entry.num_top});
     logprob_entries_.push_back(i);
   }

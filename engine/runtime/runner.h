@@ -1,6 +1,7 @@
 // The device side of a step: a plan's arrays go in, the forward pass runs, drawn tokens come out.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,20 +20,31 @@ struct RunnerOptions {
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
   int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
+  // Of a sequence in a step. More is right, but lets a device allocate.
+  int32_t max_logprobs = 20;    // most likely tokens reported
+  int32_t max_adjusted = 1100;  // logit biases, and tokens masked below min_tokens
 };
 
 // Owns the device, the weights, the decoder and the KV cache. One caller thread; nothing allocates on the device once
 // Create has returned.
 class Runner : public StepRunner {
  public:
-  // `weights` were made by `ops`. Reserves everything a step can need and runs one to warm up. Errors of the device
-  // (memory above all) are passed on.
+  // The first half of Create: reserves everything a step can need but the KV cache. `weights` were made by `ops`. With
+  // the options of Create, or such as allow more blocks and longer sequences. Errors of the device (memory above all)
+  // are passed on.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Reserve(Ops* ops, ModelSpec spec, ModelWeights weights,
+                                                          const RunnerOptions& options);
+  // The second half: makes the KV cache and runs a step to warm up.
+  static absl::StatusOr<std::unique_ptr<Runner>> Create(std::unique_ptr<Ops> ops, std::unique_ptr<Decoder> decoder,
+                                                        const RunnerOptions& options);
   static absl::StatusOr<std::unique_ptr<Runner>> Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
                                                         const RunnerOptions& options);
 
+  bool runs_ahead() const override { return ops_->runs_ahead(); }
   // More rows of logits than max_num_seqs (prompt log-probabilities) are taken in several goes, so that the buffer for
-  // them stays small.
-  absl::StatusOr<StepResult> Run(const StepPlan& plan) override;
+  // them stays small; such a step, and any that reports on its prompt, is waited for here.
+  absl::Status Launch(const StepPlan& plan) override;
+  absl::StatusOr<StepResult> Take() override;
 
   const RunnerOptions& options() const { return options_; }
   const ModelSpec& spec() const { return decoder_->spec(); }
@@ -40,15 +52,26 @@ class Runner : public StepRunner {
   const std::vector<AttentionMask>& kv_groups() const { return kv_groups_; }
   int64_t weight_bytes() const { return decoder_->weights().resident_bytes; }
   int64_t kv_bytes() const { return kv_->shape().bytes(); }
-  // For tests and tools: the device holds the logits of the last Run's last `max_num_seqs` rows.
+  // For tests and tools: the device holds the logits of the last step's last `max_num_seqs` rows.
   Ops& ops() { return *ops_; }
 
  private:
   Runner(std::unique_ptr<Ops> ops, const RunnerOptions& options) : ops_(std::move(ops)), options_(options) {}
   absl::Status WarmUp();
 
-  // Draws and reports for the logits rows [first, first + count) of the plan, which are on the device now.
+  struct StepUnderWay {
+    StepResult result;
+    bool complete = false;  // false: its samples are still to be taken from the device
+  };
+
+  BatchView MakeBatch(const StepPlan& plan);
+  // Takes what the device still owes to `step`.
+  absl::Status Complete(StepUnderWay* step);
+  // Makes sample_rows_ and sample_entries_ of those samples whose logits are rows [first, first + count) of the plan's.
+  void MakeSampleRows(const StepPlan& plan, int32_t first, int32_t count);
+  // Draws and reports for these rows, which are on the device now.
   absl::Status Sample(const StepPlan& plan, int32_t first, int32_t count, StepResult* result);
+  absl::Status ReportPrompt(const StepPlan& plan, int32_t first, int32_t count, StepResult* result);
 
   // Order matters: everything below is made by ops_ and goes before it.
   const std::unique_ptr<Ops> ops_;
@@ -57,7 +80,10 @@ class Runner : public StepRunner {
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
 
+  std::deque<StepUnderWay> under_way_;  // oldest first
+
   // Reused from step to step.
+  std::vector<int32_t> token_ids_;
   std::vector<KvGroupView> group_views_;
   std::vector<SampleRow> sample_rows_;
   std::vector<SampleResult> sample_results_;

@@ -12,6 +12,7 @@ int32_t ContextLen(const Sequence& s) { return s.num_computed_tokens + s.num_sch
 
 void Clear(StepPlan* plan) {
   plan->token_ids.clear();
+  plan->token_sources.clear();
   plan->positions.clear();
   plan->row_starts.clear();
   plan->context_lens.clear();
@@ -25,7 +26,10 @@ void Clear(StepPlan* plan) {
 
 void AddRows(const Sequence& s, StepPlan* plan) {
   for (int32_t position = s.num_computed_tokens; position < ContextLen(s); ++position) {
-    plan->token_ids.push_back(s.tokens[position]);
+    const bool known = position < int32_t(s.tokens.size());
+    SLUICE_CHECK(known || s.num_drawing == 1);
+    plan->token_ids.push_back(known ? s.tokens[position] : 0);
+    plan->token_sources.push_back(known ? -1 : s.sample_index);
     plan->positions.push_back(position);
   }
 }

@@ -37,6 +37,11 @@ void MakeLast(FinishReason reason, int64_t now_ns, Sequence* s, SequenceOutput* 
   output->context = std::move(s->request.context);
 }
 
+// Whether drawing a token looks at those drawn before.
+bool NeedsOutputTokens(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 || sampling.presence_penalty != 0;
+}
+
 template <typename List>
 auto FindSequence(List& list, SequenceId id) {
   const auto it = std::lower_bound(list.begin(), list.end(), id,
@@ -59,27 +64,35 @@ void Scheduler::Add(SequenceId id, Request request, int64_t arrival_ns) {
   num_waiting_tokens_ += waiting_.back()->num_tokens();
 }
 
+template <typename List>
+void Scheduler::RemoveEnded(List* list) {
+  const auto first = std::stable_partition(list->begin(), list->end(), [](const auto& s) { return !s->ended; });
+  for (auto s = first; s != list->end(); ++s) {
+    if ((*s)->num_steps_under_way > 0) ended_.push_back(std::move(*s));
+  }
+  list->erase(first, list->end());
+}
+
 void Scheduler::Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs) {
-  SLUICE_CHECK(scheduled_.empty());
   if (const auto it = FindSequence(running_, id); it != running_.end()) {
     End(it->get(), reason, absl::OkStatus(), now_ns, outputs);
-    running_.erase(it);
+    RemoveEnded(&running_);
   } else if (const auto it = FindSequence(waiting_, id); it != waiting_.end()) {
     End(it->get(), reason, absl::OkStatus(), now_ns, outputs);
-    waiting_.erase(it);
+    RemoveEnded(&waiting_);
   }
 }
 
 void Scheduler::FinishIf(SequencePredicate matches, FinishReason reason, const absl::Status& error, int64_t now_ns,
                          Outputs* outputs) {
-  SLUICE_CHECK(scheduled_.empty());
-  const auto end_if_matching = [&](const std::unique_ptr<Sequence>& s) {
-    if (!matches(*s)) return false;
-    End(s.get(), reason, error, now_ns, outputs);
-    return true;
+  const auto end_matching = [&](auto* list) {
+    for (const std::unique_ptr<Sequence>& s : *list) {
+      if (matches(*s)) End(s.get(), reason, error, now_ns, outputs);
+    }
+    RemoveEnded(list);
   };
-  std::erase_if(running_, end_if_matching);
-  std::erase_if(waiting_, end_if_matching);
+  end_matching(&running_);
+  end_matching(&waiting_);
 }
 
 void Scheduler::FinishExpired(int64_t now_ns, Outputs* outputs) {
@@ -99,31 +112,67 @@ void Scheduler::End(Sequence* s, FinishReason reason, const absl::Status& error,
   MakeLast(reason, now_ns, s, &output);
   output.error = error;
   outputs->push_back(std::move(output));
+  TakeOffTheBooks(s);
+}
+
+void Scheduler::TakeOffTheBooks(Sequence* s) {
+  s->ended = true;
   if (s->running()) {
-    free_slots_.push_back(s->slot);
+    free_slots_.push_back(std::exchange(s->slot, -1));
   } else {
     num_waiting_tokens_ -= s->num_tokens();
   }
+  for (BlockTable& table : s->block_tables) table.Clear();
 }
 
-const StepPlan& Scheduler::Plan(int64_t now_ns) {
-  SLUICE_CHECK(has_sequences() && scheduled_.empty());
-  step_stats_ = StepStats();
+const StepPlan* Scheduler::Plan(int64_t now_ns) {
+  SLUICE_CHECK(has_sequences() && num_under_way_ <= 1);
+  if (num_under_way_ > 0 && !CanDecodeAhead()) return nullptr;
+  ++num_under_way_;
+  Step& step = newest_step();
+  step.sequences.clear();
+  step.stats = StepStats();
   int32_t budget = options_.max_num_batched_tokens;
   ScheduleDecodes(&budget);
-  if (!scheduled_.empty()) budget = std::min(budget, PrefillTokensBesideDecodes(options_));
+  if (!step.sequences.empty()) budget = std::min(budget, PrefillTokensBesideDecodes(options_));
   SchedulePrefills(&budget);
   AdmitWaiting(now_ns, &budget);
-  SLUICE_CHECK(!scheduled_.empty());
-  step_stats_.num_sequences = int32_t(scheduled_.size());
-  BuildStepPlan(scheduled_, options_.block_size, &plan_);
-  return plan_;
+  if (step.sequences.empty()) {
+    SLUICE_CHECK(--num_under_way_ == 1);
+    return nullptr;
+  }
+  step.stats.num_sequences = int32_t(step.sequences.size());
+  BuildStepPlan(step.sequences, options_.block_size, &step.plan);
+  for (size_t i = 0; i < step.plan.samples.size(); ++i) {
+    Sequence* const s = step.sequences[size_t(step.plan.samples[i].sequence_index)];
+    ++s->num_drawing;
+    s->sample_index = int32_t(i);
+  }
+  for (Sequence* s : step.sequences) Advance(s);
+  return &step.plan;
+}
+
+void Scheduler::Advance(Sequence* s) {
+  s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0);
+  ++s->num_steps_under_way;
+  DropUnreachable(s);
+}
+
+bool Scheduler::CanDecodeAhead() const {
+  int64_t num_blocks = 0;
+  for (const std::unique_ptr<Sequence>& s : running_) {
+    if (s->num_remaining_tokens() > 1 || s->draws_its_last()) continue;
+    if (s->num_drawing > 0 && NeedsOutputTokens(s->request.sampling)) return false;
+    const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
+    for (const BlockTable& table : s->block_tables) num_blocks += std::max(0, num_entries - table.size());
+  }
+  return num_blocks <= pool_.num_available();
 }
 
 void Scheduler::ScheduleDecodes(int32_t* budget) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* const s = running_[i].get();
-    if (s->num_remaining_tokens() > 1) continue;
+    if (s->num_remaining_tokens() > 1 || s->draws_its_last()) continue;
     while (!Grow(s)) {
       PreemptNewest();
       if (i == running_.size()) return;  // it was `s` itself
@@ -164,9 +213,10 @@ void Scheduler::Schedule(Sequence* s, int32_t num_tokens, int32_t* budget) {
   s->num_scheduled_tokens = std::min(num_tokens, *budget);
   SLUICE_CHECK(s->num_scheduled_tokens > 0);
   *budget -= s->num_scheduled_tokens;
-  scheduled_.push_back(s);
+  Step& step = newest_step();
+  step.sequences.push_back(s);
   const bool decode = s->num_remaining_tokens() == 1 && s->num_output_tokens() > 0;
-  (decode ? step_stats_.num_decode_tokens : step_stats_.num_prefill_tokens) += s->num_scheduled_tokens;
+  (decode ? step.stats.num_decode_tokens : step.stats.num_prefill_tokens) += s->num_scheduled_tokens;
 }
 
 bool Scheduler::Grow(Sequence* s) {
@@ -188,7 +238,7 @@ void Scheduler::DropUnreachable(Sequence* s) {
 void Scheduler::PreemptNewest() {
   std::unique_ptr<Sequence> s = std::move(running_.back());
   running_.pop_back();
-  SLUICE_CHECK(s->num_scheduled_tokens == 0);
+  SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_steps_under_way == 0);
   for (BlockTable& table : s->block_tables) table.Clear();
   s->num_computed_tokens = 0;
   free_slots_.push_back(std::exchange(s->slot, -1));
@@ -199,45 +249,52 @@ void Scheduler::PreemptNewest() {
 }
 
 StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs) {
-  SLUICE_CHECK(!scheduled_.empty());
-  SLUICE_CHECK(result.samples.size() == plan_.samples.size());
-  SLUICE_CHECK(result.prompt_logprobs.size() == plan_.prompt_logprobs.size());
-  outputs->reserve(outputs->size() + scheduled_.size());
+  SLUICE_CHECK(num_under_way_ > 0);
+  Step& step = oldest_step();
+  const StepPlan& plan = step.plan;
+  SLUICE_CHECK(result.samples.size() == plan.samples.size());
+  SLUICE_CHECK(result.prompt_logprobs.size() == plan.prompt_logprobs.size());
+  outputs->reserve(outputs->size() + step.sequences.size());
   size_t next_prompt_logprob = 0;
   size_t next_sample = 0;
-  bool any_finished = false;
-  for (size_t i = 0; i < scheduled_.size(); ++i) {
-    Sequence* const s = scheduled_[i];
-    s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0);
-    if (!s->prompt_counted && s->num_computed_tokens >= s->num_prompt_tokens) {
+  bool any_ended = false;
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    Sequence* const s = step.sequences[i];
+    --s->num_steps_under_way;
+    SequenceOutput output = MakeOutput(*s);
+    while (next_prompt_logprob < plan.prompt_logprobs.size() &&
+           plan.prompt_logprobs[next_prompt_logprob].sequence_index == int32_t(i)) {
+      output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next_prompt_logprob++]));
+    }
+    SampledToken* sample = nullptr;
+    if (next_sample < plan.samples.size() && plan.samples[next_sample].sequence_index == int32_t(i)) {
+      sample = &result.samples[next_sample++];
+    }
+    if (s->ended) continue;
+    if (!s->prompt_counted && plan.context_lens[i] >= s->num_prompt_tokens) {
       s->prompt_counted = true;
       num_prompt_tokens_ += s->num_prompt_tokens;
     }
-    SequenceOutput output = MakeOutput(*s);
-    while (next_prompt_logprob < plan_.prompt_logprobs.size() &&
-           plan_.prompt_logprobs[next_prompt_logprob].sequence_index == int32_t(i)) {
-      output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next_prompt_logprob++]));
-    }
     s->num_prompt_logprobs += int32_t(output.prompt_logprobs.size());
-    if (next_sample < plan_.samples.size() && plan_.samples[next_sample].sequence_index == int32_t(i)) {
-      CommitSample(s, std::move(result.samples[next_sample++]), now_ns, &output);
-    }
+    if (sample != nullptr) CommitSample(s, std::move(*sample), now_ns, &output);
     if (output.finish_reason != FinishReason::kNone) {
-      any_finished = true;
-      free_slots_.push_back(std::exchange(s->slot, -1));
+      any_ended = true;
+      TakeOffTheBooks(s);
     } else {
-      DropUnreachable(s);
       if (output.tokens.empty() && output.prompt_logprobs.empty()) continue;  // nothing to say yet
       output.context = s->request.context;
     }
     outputs->push_back(std::move(output));
   }
-  scheduled_.clear();
-  if (any_finished) std::erase_if(running_, [](const auto& s) { return s->slot < 0; });
-  return step_stats_;
+  if (any_ended) RemoveEnded(&running_);
+  first_step_ = (first_step_ + 1) % steps_.size();
+  --num_under_way_;
+  std::erase_if(ended_, [](const auto& s) { return s->num_steps_under_way == 0; });
+  return step.stats;
 }
 
 void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output) {
+  --s->num_drawing;
   if (!sample.finite) {
     output->error =
         WithReason(absl::InternalError("the model's logits hold a NaN or no finite value"), kReasonNonfiniteLogits);
@@ -247,7 +304,7 @@ void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, S
   SLUICE_CHECK(sample.token >= 0 && sample.token < options_.vocab_size);
   s->tokens.push_back(sample.token);
   ++num_generation_tokens_;
-  if (s->num_output_tokens() == 1) output->timings.first_token_ns = s->timings.first_token_ns = now_ns;
+  if (s->output().size() == 1) output->timings.first_token_ns = s->timings.first_token_ns = now_ns;
   output->tokens.push_back(sample.token);
   if (s->request.sampling.logprobs.has_value()) output->logprobs.push_back(std::move(sample.logprobs));
   const FinishReason reason = s->CheckStop(options_.eos_token_ids);
@@ -256,9 +313,12 @@ void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, S
   MakeLast(reason, now_ns, s, output);
 }
 
-void Scheduler::AbandonStep() {
-  for (Sequence* s : scheduled_) s->num_scheduled_tokens = 0;
-  scheduled_.clear();
+void Scheduler::AbandonSteps() {
+  for (; num_under_way_ > 0; --num_under_way_) {
+    for (Sequence* s : oldest_step().sequences) --s->num_steps_under_way;
+    first_step_ = (first_step_ + 1) % steps_.size();
+  }
+  ended_.clear();
 }
 
 void Scheduler::CheckTables(const Sequence& s) const {
@@ -276,7 +336,6 @@ void Scheduler::CheckTables(const Sequence& s) const {
 }
 
 void Scheduler::CheckInvariants() const {
-  SLUICE_CHECK(scheduled_.empty());
   pool_.CheckInvariants();
   SLUICE_CHECK(running_.size() + free_slots_.size() == size_t(options_.max_num_seqs));
   std::vector<int32_t> num_refs(options_.num_blocks, 0);
@@ -289,6 +348,8 @@ void Scheduler::CheckInvariants() const {
     SLUICE_CHECK(s->running() && !slot_used[s->slot]);
     slot_used[s->slot] = true;
     SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_remaining_tokens() >= 1);
+    SLUICE_CHECK(s->num_drawing >= 0 && s->num_drawing <= s->num_steps_under_way);
+    SLUICE_CHECK(s->num_steps_under_way <= num_under_way_);
     CheckTables(*s);
     for (const BlockTable& table : s->block_tables) {
       for (int32_t block : table.blocks().subspan(table.num_dropped())) ++num_refs[block];
@@ -298,7 +359,7 @@ void Scheduler::CheckInvariants() const {
   for (const std::unique_ptr<Sequence>& s : waiting_) {
     SLUICE_CHECK(s->id > last_id);
     last_id = s->id;
-    SLUICE_CHECK(!s->running() && s->num_computed_tokens == 0);
+    SLUICE_CHECK(!s->running() && s->num_computed_tokens == 0 && s->num_steps_under_way == 0);
     for (const BlockTable& table : s->block_tables) SLUICE_CHECK(table.size() == 0);
     num_waiting_tokens += s->num_tokens();
   }

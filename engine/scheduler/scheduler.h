@@ -16,8 +16,14 @@
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
+//
+// A step may be planned while the one before is under way (StepRunner::runs_ahead). It takes the tokens that are being
+// drawn as drawn, by StepPlan::token_sources, and assumes that none of them ends its sequence: a row too many of one
+// that ends is computed in vain and dropped. Blocks of an ended sequence are free at once, since steps take effect in
+// order. What cannot be assumed waits for the commit: preemption, and penalties, which count known tokens.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -45,28 +51,29 @@ class Scheduler {
   // REQUIRES: `id` is above all ids added before; ValidateRequest(request, options).ok()
   void Add(SequenceId id, Request request, int64_t arrival_ns);
 
-  // Ends a sequence; an unknown id is ignored. REQUIRES: no step under way; reason != kNone
+  // Ends a sequence, whose rows in steps under way count no more; an unknown id is ignored. REQUIRES: reason != kNone
   void Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs);
 
-  // Ends the sequences that `matches` is true of, with `error` as the reason behind kError.
-  // REQUIRES: no step under way; reason != kNone
+  // Ends the sequences that `matches` is true of, with `error` as the reason behind kError. REQUIRES: reason != kNone
   void FinishIf(SequencePredicate matches, FinishReason reason, const absl::Status& error, int64_t now_ns,
                 Outputs* outputs);
 
-  // Ends sequences whose deadline has come as kDeadline. REQUIRES: no step under way
+  // Ends sequences whose deadline has come as kDeadline.
   void FinishExpired(int64_t now_ns, Outputs* outputs);
 
-  // The next step, at least one row. Valid until Commit or AbandonStep, one of which must follow.
-  // REQUIRES: has_sequences(), no step under way
-  const StepPlan& Plan(int64_t now_ns);
+  // The next step, at least one row, which is under way from now until it is committed; the plan is valid as long. Null
+  // if there is nothing that can be planned before the step under way is committed; never null if there is none.
+  // REQUIRES: has_sequences(), at most one step under way
+  const StepPlan* Plan(int64_t now_ns);
 
-  // Takes the step's result in: advances the sequences, delivers tokens, ends those that stop. Everything of the
+  // Takes the result of the oldest step under way in: delivers tokens, ends the sequences that stop. Everything of the
   // returned StepStats but duration_ns. REQUIRES: a step under way, `result` parallel to its plan
   StepStats Commit(StepResult result, int64_t now_ns, Outputs* outputs);
 
-  // Forgets the step under way, whose result will never come.
-  void AbandonStep();
+  // Forgets the steps under way, whose results will never come. All that may follow is to end every sequence.
+  void AbandonSteps();
 
+  int32_t num_steps_under_way() const { return num_under_way_; }
   bool has_sequences() const { return !running_.empty() || !waiting_.empty(); }
   int32_t num_running() const { return int32_t(running_.size()); }
   int32_t num_waiting() const { return int32_t(waiting_.size()); }
@@ -78,12 +85,22 @@ class Scheduler {
   int64_t num_prompt_tokens() const { return num_prompt_tokens_; }  // each sequence's once, when they are computed
   int64_t num_generation_tokens() const { return num_generation_tokens_; }
 
-  // For tests and debug builds: dies if blocks, slots, lists and counts disagree. REQUIRES: no step under way
+  // For tests and debug builds: dies if blocks, slots, lists and counts disagree.
   void CheckInvariants() const;
   const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
   const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
 
  private:
+  struct Step {
+    StepPlan plan;
+    std::vector<Sequence*> sequences;  // in the plan's order
+    StepStats stats;
+  };
+  Step& oldest_step() { return steps_[first_step_]; }
+  Step& newest_step() { return steps_[(first_step_ + num_under_way_ - 1) % steps_.size()]; }
+
+  // Whether each sequence that waits for a token of a step under way, or lacks one, can have its row now.
+  bool CanDecodeAhead() const;
   // Each takes the rows it hands out from `budget`.
   void ScheduleDecodes(int32_t* budget);
   void SchedulePrefills(int32_t* budget);
@@ -92,6 +109,8 @@ class Scheduler {
 
   // True if the tables of `s` have room for all its tokens now; false: the pool has too few blocks.
   [[nodiscard]] bool Grow(Sequence* s);
+  // Books what the step just planned for `s` computes.
+  void Advance(Sequence* s);
   // Drops the blocks of `s` that none of its next rows sees.
   void DropUnreachable(Sequence* s);
   void PreemptNewest();
@@ -99,6 +118,10 @@ class Scheduler {
   void CheckTables(const Sequence& s) const;
   // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
   void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
+  void TakeOffTheBooks(Sequence* s);
+  // Takes the ended ones out of `list`; those that steps under way point to live on in ended_.
+  template <typename List>
+  void RemoveEnded(List* list);
 
   const EngineOptions options_;
   BlockPool pool_;  // outlives the sequences below
@@ -110,9 +133,10 @@ class Scheduler {
   std::vector<int32_t> free_slots_;
   int64_t next_deadline_ns_;  // no deadline comes before
 
-  StepPlan plan_;
-  std::vector<Sequence*> scheduled_;  // of the step under way, in the plan's order
-  StepStats step_stats_;
+  std::array<Step, 2> steps_;  // a ring: its memory serves again
+  size_t first_step_ = 0;      // the oldest under way
+  int32_t num_under_way_ = 0;
+  std::vector<std::unique_ptr<Sequence>> ended_;  // until the last step with rows of theirs has been committed
 
   int64_t num_preemptions_ = 0;
   int64_t num_prompt_tokens_ = 0;

@@ -28,10 +28,11 @@ Sequence::Sequence(SequenceId id, Request r, const EngineOptions& options, Block
 FinishReason Sequence::CheckStop(absl::Span<const int32_t> eos_token_ids) const {
   const SamplingParams& sampling = request.sampling;
   const int32_t token = tokens.back();
-  if (num_output_tokens() < sampling.min_tokens) return FinishReason::kNone;
+  const auto num_known = int32_t(output().size());
+  if (num_known < sampling.min_tokens) return FinishReason::kNone;
   if (!sampling.ignore_eos && absl::c_linear_search(eos_token_ids, token)) return FinishReason::kStop;
   if (absl::c_linear_search(sampling.stop_token_ids, token)) return FinishReason::kStopSequence;
-  if (num_output_tokens() >= sampling.max_tokens) return FinishReason::kLength;
+  if (num_known >= sampling.max_tokens) return FinishReason::kLength;
   return FinishReason::kNone;
 }
 

@@ -12,31 +12,39 @@
 namespace sluice {
 
 // There is no prefill phase and no decode phase: `num_computed_tokens` chases the number of tokens, and whenever it
-// catches up a new token has been drawn. A preempted sequence starts again from 0 with the tokens it has.
+// catches up a new token is drawn. A step counts from the moment it is planned: what it computes is computed, and the
+// token that it draws is there, though unknown until the step is committed (num_drawing). A preempted sequence starts
+// again from 0 with the tokens it has.
 struct Sequence {
   // Takes the prompt out of `request` into `tokens`. REQUIRES: ValidateRequest(request, options).ok()
   Sequence(SequenceId id, Request request, const EngineOptions& options, BlockPool* pool, int64_t arrival_ns);
 
-  int32_t num_tokens() const { return int32_t(tokens.size()); }
+  int32_t num_tokens() const { return int32_t(tokens.size()) + num_drawing; }
   int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
   int32_t num_remaining_tokens() const { return num_tokens() - num_computed_tokens; }  // at least 1
   bool running() const { return slot >= 0; }
   absl::Span<const int32_t> prompt() const { return absl::MakeConstSpan(tokens).first(num_prompt_tokens); }
   absl::Span<const int32_t> output() const { return absl::MakeConstSpan(tokens).subspan(num_prompt_tokens); }
+  // True if the tokens drawn and being drawn are as many as may be: whatever they are, no more will follow.
+  bool draws_its_last() const { return num_output_tokens() >= request.sampling.max_tokens; }
 
-  // What the newest output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
+  // What the newest known output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
   // nothing stops it. The context cannot be used up before max_tokens is: ValidateRequest sees to it.
-  // REQUIRES: num_output_tokens() > 0
+  // REQUIRES: there is one
   FinishReason CheckStop(absl::Span<const int32_t> eos_token_ids) const;
 
   const SequenceId id;
   Request request;              // prompt_tokens is empty: they are the first of `tokens`
-  std::vector<int32_t> tokens;  // prompt, then output
+  std::vector<int32_t> tokens;  // those known: prompt, then output
   const int32_t num_prompt_tokens;
   std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
 
   int32_t num_computed_tokens = 0;       // tokens whose K and V are in the tables, or were until nobody could see them
-  int32_t num_scheduled_tokens = 0;      // rows of the step under way; 0 between steps
+  int32_t num_scheduled_tokens = 0;      // rows of the step being planned; 0 otherwise
+  int32_t num_drawing = 0;               // tokens that steps under way draw, behind `tokens`
+  int32_t sample_index = -1;             // of the last of them among the samples of its step
+  int32_t num_steps_under_way = 0;       // steps that hold rows of this sequence
+  bool ended = false;                    // the last output is out; what steps under way say of it is dropped
   std::vector<BlockTable> block_tables;  // by KV group
   int32_t slot = -1;                     // StepPlan::seq_slots; -1 while waiting
 

@@ -19,14 +19,14 @@ struct KvGroupPlan {
   int32_t block_table_stride = 0;
 };
 
-// A row of logits from which a token is drawn. Pointers and spans live until the step's result has been committed.
+// A row of logits from which a token is drawn. Pointers and spans live until StepRunner::Launch has returned.
 struct SampleEntry {
   int32_t logits_index = 0;    // into StepPlan::logits_rows
   int32_t sequence_index = 0;  // into the plan's sequences
   int64_t position = 0;        // absolute position of the token to be drawn
   const SamplingParams* params = nullptr;
   absl::Span<const int32_t> prompt_tokens;
-  absl::Span<const int32_t> output_tokens;
+  absl::Span<const int32_t> output_tokens;  // all, unless `params` has no penalty to look at them
   absl::Span<const int32_t> masked_tokens;  // min_tokens: cannot be drawn in this step
 };
 
@@ -40,7 +40,10 @@ struct PromptLogprobEntry {
 
 struct StepPlan {
   // One row per token to compute; rows of a sequence are adjacent, positions ascending.
-  std::vector<int32_t> token_ids;     // [num_tokens]
+  std::vector<int32_t> token_ids;  // [num_tokens]
+  // [num_tokens] -1, or for a token that the step launched before this one draws, and that nobody knows yet, its index
+  // among that step's samples; token_ids is 0 there
+  std::vector<int32_t> token_sources;
   std::vector<int32_t> positions;     // [num_tokens]
   std::vector<int32_t> row_starts;    // [num_seqs + 1] first row of each sequence
   std::vector<int32_t> context_lens;  // [num_seqs] tokens in the KV cache once this step has run
@@ -60,7 +63,7 @@ struct StepPlan {
 
 struct SampledToken {
   int32_t token = 0;
-  bool finite = true;      // false: the logits held a NaN or no finite value, token is meaningless
+  bool finite = true;      // false: the logits held a NaN or no finite value; token is any, inside the vocabulary
   TokenLogprobs logprobs;  // filled if params->logprobs is set
 };
 

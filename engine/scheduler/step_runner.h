@@ -1,8 +1,10 @@
-// The device side as the engine sees it: one call per step. Implemented by engine/runtime/runner.h; tests put a small
-// deterministic stand-in here and need no model.
+// The device side as the engine sees it. Implemented by engine/runtime/runner.h; tests put a small deterministic
+// stand-in here and need no model.
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/status_macros.h"
 #include "engine/scheduler/step_plan.h"
 
 namespace sluice {
@@ -11,12 +13,25 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
+  // True if Launch returns while the step is still to be computed. Then one more step may be launched before this one's
+  // result is taken, with StepPlan::token_sources for the tokens that only the device knows. Steps take effect in the
+  // order of their launches: a block that one step reads the next may overwrite.
+  virtual bool runs_ahead() const { return false; }
+
   // Computes the rows of `plan` (at least one), writes their K and V, and draws a token for every entry of
-  // plan.samples; the result's arrays are parallel to the plan's. `plan` and all it points to stay valid until the call
-  // returns. Logits without a finite value are reported by SampledToken::finite, sequence by sequence. An error means
-  // that the device cannot go on: the engine gives up and calls no more.
-  // Called on the engine thread only.
-  virtual absl::StatusOr<StepResult> Run(const StepPlan& plan) = 0;
+  // plan.samples. `plan` and all it points to stay valid until the call returns. An error, here and from Take, means
+  // that the device cannot go on: the engine gives up and calls no more. Both are called on the engine thread only.
+  virtual absl::Status Launch(const StepPlan& plan) = 0;
+
+  // The result of the oldest step launched that has not been taken, once it is there; its arrays are parallel to the
+  // plan's. Logits without a finite value are reported by SampledToken::finite, sequence by sequence.
+  virtual absl::StatusOr<StepResult> Take() = 0;
+
+  // One step alone.
+  absl::StatusOr<StepResult> Run(const StepPlan& plan) {
+    SLUICE_RETURN_IF_ERROR(Launch(plan));
+    return Take();
+  }
 };
 
 }  // namespace sluice

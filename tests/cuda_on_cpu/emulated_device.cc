@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,9 +14,11 @@
 namespace sluice {
 namespace {
 
+// The stream is a list of what is to be done. It is done when somebody waits, and no sooner: whoever changes what an
+// upload is to read, or reads what a download is to write, before waiting, gets what a slow GPU would give.
 class EmulatedDevice : public Device {
  public:
-  explicit EmulatedDevice(const EmulatedDeviceOptions& options) : options_(options) {}
+  explicit EmulatedDevice(const EmulatedDeviceOptions& options) : options_(options) { stream_.recording = &enqueued_; }
   ~EmulatedDevice() override { SLUICE_CHECK(sizes_.empty()); }
 
   std::string Name() const override { return "emulated GPU"; }
@@ -34,6 +37,7 @@ class EmulatedDevice : public Device {
     return data;
   }
   void Free(void* data) override {
+    RunUntil(end());
     const auto it = sizes_.find(data);
     SLUICE_CHECK(it != sizes_.end());
     used_ -= it->second;
@@ -41,18 +45,32 @@ class EmulatedDevice : public Device {
     cuda_on_cpu::FreeDevice(data);
   }
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) override { return ::operator new(static_cast<size_t>(bytes)); }
-  void FreePinned(void* data) override { ::operator delete(data); }
+  void FreePinned(void* data) override {
+    RunUntil(end());
+    ::operator delete(data);
+  }
 
   void Upload(void* device, const void* host, int64_t bytes) override { Copy(device, host, bytes); }
-  void Download(void* host, const void* device, int64_t bytes) override { Copy(host, device, bytes); }
+  void Download(void* host, const void* device, int64_t bytes) override {
+    if (bytes > 0) std::memset(host, 0xff, static_cast<size_t>(bytes));  // NaN, -1: nobody has waited for it
+    Copy(host, device, bytes);
+  }
   void Zero(void* device, int64_t bytes) override {
-    SLUICE_CHECK(stream_.recording == nullptr);
-    std::memset(device, 0, static_cast<size_t>(bytes));
+    Enqueue([=] { std::memset(device, 0, static_cast<size_t>(bytes)); });
   }
 
   absl::Status Synchronize() override {
-    SLUICE_CHECK(stream_.recording == nullptr);
-    cuda_on_cpu::CheckDeviceMemory(cuda_on_cpu::SourceLine::current());
+    RunUntil(end());
+    return absl::OkStatus();
+  }
+
+  struct Place : Event {
+    int64_t end = 0;
+  };
+  absl::StatusOr<std::unique_ptr<Event>> NewEvent() override { return std::make_unique<Place>(); }
+  void Record(Event* event) override { static_cast<Place*>(event)->end = end(); }
+  absl::Status Wait(const Event& event) override {
+    RunUntil(static_cast<const Place&>(event).end);
     return absl::OkStatus();
   }
 
@@ -60,27 +78,45 @@ class EmulatedDevice : public Device {
     cuda_on_cpu::Recording launches;
   };
   void BeginRecording() override {
-    SLUICE_CHECK(stream_.recording == nullptr);
+    SLUICE_CHECK(recording_ == nullptr);
     recording_ = std::make_unique<Launches>();
     stream_.recording = &recording_->launches;
   }
   absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override {
-    stream_.recording = nullptr;
+    stream_.recording = &enqueued_;
     return std::move(recording_);
   }
   void Replay(const Recording& recording) override {
     if (options_.num_replays != nullptr) ++*options_.num_replays;
-    for (const auto& launch : static_cast<const Launches&>(recording).launches) launch();
+    for (const auto& launch : static_cast<const Launches&>(recording).launches) Enqueue(launch);
   }
 
  private:
+  void Enqueue(std::function<void()> work) {
+    SLUICE_CHECK(recording_ == nullptr);
+    enqueued_.push_back(std::move(work));
+  }
   void Copy(void* to, const void* from, int64_t bytes) {
-    SLUICE_CHECK(stream_.recording == nullptr);
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    Enqueue([=] {
+      if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    });
+  }
+  // Counted since the device was made.
+  int64_t end() const { return num_done_ + static_cast<int64_t>(enqueued_.size()); }
+  void RunUntil(int64_t end) {
+    SLUICE_CHECK(recording_ == nullptr);
+    if (end <= num_done_) return;
+    const auto count = static_cast<ptrdiff_t>(end - num_done_);
+    for (ptrdiff_t i = 0; i < count; ++i) enqueued_[static_cast<size_t>(i)]();
+    enqueued_.erase(enqueued_.begin(), enqueued_.begin() + count);
+    num_done_ = end;
+    cuda_on_cpu::CheckDeviceMemory(cuda_on_cpu::SourceLine::current());
   }
 
   const EmulatedDeviceOptions options_;
   mutable cuda_on_cpu::Stream stream_;
+  cuda_on_cpu::Recording enqueued_;
+  int64_t num_done_ = 0;
   std::map<void*, int64_t> sizes_;
   int64_t used_ = 0;
   std::unique_ptr<Launches> recording_;

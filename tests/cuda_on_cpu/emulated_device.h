@@ -1,5 +1,6 @@
-// A Device without a GPU: the emulation's memory, kernels that run as they are launched, recordings of launches. All
-// that stands above Device so runs on any machine, NaN in every byte of device memory that nobody has written.
+// A Device without a GPU: the emulation's memory, a stream whose copies and kernels run only when somebody waits for
+// them, recordings of launches. All that stands above Device so runs on any machine, NaN in every byte of device memory
+// that nobody has written and of host memory that nobody has waited for.
 #pragma once
 
 #include <cstdint>

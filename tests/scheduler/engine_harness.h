@@ -113,13 +113,18 @@ class StepGate {
   std::set<int32_t> slots_ ABSL_GUARDED_BY(mutex_);
 };
 
+inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options, std::unique_ptr<HashRunner> runner,
+                                          TokenSink* sink, const Clock& clock) {
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options, std::move(runner), sink, clock);
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  return *std::move(engine);
+}
+
 inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options, TokenSink* sink, const Clock& clock,
                                           std::function<absl::Status(const StepPlan&)> before_step = nullptr) {
   auto runner = std::make_unique<HashRunner>(options);
   runner->before_step = std::move(before_step);
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options, std::move(runner), sink, clock);
-  EXPECT_TRUE(engine.ok()) << engine.status();
-  return *std::move(engine);
+  return MakeEngine(options, std::move(runner), sink, clock);
 }
 
 inline SequenceId SubmitOne(Engine* engine, Request request) {

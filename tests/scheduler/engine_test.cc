@@ -403,6 +403,59 @@ TEST_F(EngineTest, ADeviceFaultEndsEverybodyOnceAndIsTheAnswerToLaterRequests) {
   ExpectAtRest(engine_->Stats());
 }
 
+TEST_F(EngineTest, AFaultOfADeviceThatRunsAheadEndsEverybodyOnce) {
+  for (const bool at_launch : {false, true}) {
+    RecordingSink sink;
+    options_ = SmallOptions();
+    auto runner = std::make_unique<testing::HashRunner>(options_, /*runs_ahead=*/true);
+    int num_calls = 0;
+    const auto fail_at_last = [&] {
+      return ++num_calls < 4 ? absl::OkStatus() : absl::UnknownError("the wire is cut");
+    };
+    if (at_launch) {
+      runner->before_step = [&](const StepPlan& plan) {
+        gate_.Enter(plan);
+        return fail_at_last();
+      };
+    } else {
+      runner->before_step = [&](const StepPlan& plan) {
+        gate_.Enter(plan);
+        return absl::OkStatus();
+      };
+      runner->before_take = fail_at_last;
+    }
+    const auto engine = MakeEngine(options_, std::move(runner), &sink, clock_);
+    for (int i = 0; i < 5; ++i) SubmitOne(engine.get(), PromptOf(5, 100, i));
+    gate_.Open();
+    sink.WaitForFinished(5);
+    for (SequenceId id = 1; id <= 5; ++id) EXPECT_EQ(ReasonOf(sink.Get(id).last.error), kReasonDeviceFault);
+    EXPECT_EQ(ReasonOf(Refusal(engine.get(), PromptOf(5, 5))), kReasonDeviceFault);
+    EXPECT_EQ(num_calls, 4) << "the device is not asked again";
+    ExpectAtRest(engine->Stats());
+  }
+}
+
+TEST_F(EngineTest, ADeviceThatRunsAheadHasTheNextStepBeforeTheResultOfOneIsTaken) {
+  options_ = SmallOptions();
+  auto runner = std::make_unique<testing::HashRunner>(options_, /*runs_ahead=*/true);
+  std::string calls;
+  runner->before_step = [&](const StepPlan&) {
+    calls += 'L';
+    return absl::OkStatus();
+  };
+  runner->before_take = [&] {
+    calls += 'T';
+    return absl::OkStatus();
+  };
+  engine_ = MakeEngine(options_, std::move(runner), &sink_, clock_);
+  const Request request = PromptOf(5, 4);
+  const SequenceId id = SubmitOne(engine_.get(), request);
+  sink_.WaitForFinished(1);
+  engine_->Stop();
+  EXPECT_EQ(calls, "LLTLTLTT");
+  ExpectAsAlone(sink_.Get(id), request, options_);
+}
+
 TEST_F(EngineTest, LogitsWithoutAFiniteValueEndOneRequest) {
   Start(SmallOptions());
   Request bad = PromptOf(5, 12, 2);

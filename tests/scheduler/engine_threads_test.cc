@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
@@ -20,10 +21,18 @@ using testing::MakeRequest;
 using testing::RecordingSink;
 using testing::SmallOptions;
 
-TEST(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
+// Of whether the runner runs ahead.
+class EngineThreadsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<Engine> Start(const EngineOptions& options, TokenSink* sink) {
+    return MakeEngine(options, std::make_unique<testing::HashRunner>(options, GetParam()), sink, Clock::Real());
+  }
+};
+
+TEST_P(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
   const EngineOptions options = SmallOptions();
   RecordingSink sink;
-  const auto engine = MakeEngine(options, &sink, Clock::Real());
+  const auto engine = Start(options, &sink);
   std::mt19937 rng(1);
   std::vector<std::pair<SequenceId, Request>> all;
   std::vector<SequenceId> to_cancel;
@@ -55,11 +64,11 @@ TEST(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
   }
 }
 
-TEST(EngineThreadsTest, SubmitCancelStatsAndDrainFromEverywhere) {
+TEST_P(EngineThreadsTest, SubmitCancelStatsAndDrainFromEverywhere) {
   EngineOptions options = SmallOptions();
   options.max_queued_requests = 40;
   RecordingSink sink;
-  const auto engine = MakeEngine(options, &sink, Clock::Real());
+  const auto engine = Start(options, &sink);
   std::atomic<int> num_accepted{0};
   std::atomic<int> num_submitters_done{0};
   constexpr int kSubmitters = 4;
@@ -111,10 +120,10 @@ TEST(EngineThreadsTest, SubmitCancelStatsAndDrainFromEverywhere) {
   EXPECT_EQ(sink.num_finished(), num_accepted);
 }
 
-TEST(EngineThreadsTest, StoppingUnderFireEndsEverySequenceOnce) {
+TEST_P(EngineThreadsTest, StoppingUnderFireEndsEverySequenceOnce) {
   for (int round = 0; round < 20; ++round) {
     RecordingSink sink;
-    const auto engine = MakeEngine(SmallOptions(), &sink, Clock::Real());
+    const auto engine = Start(SmallOptions(), &sink);
     std::atomic<int> num_accepted{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
@@ -134,6 +143,9 @@ TEST(EngineThreadsTest, StoppingUnderFireEndsEverySequenceOnce) {
     ExpectAtRest(engine->Stats());
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Runners, EngineThreadsTest, ::testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "Ahead" : "InStep"; });
 
 }  // namespace
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "engine/base/status_macros.h"
 
 namespace sluice::testing {
 namespace {
@@ -47,13 +48,42 @@ bool Nonfinite(const SamplingParams& params, size_t num_outputs) {
 
 }  // namespace
 
-HashRunner::HashRunner(const EngineOptions& options)
-    : options_(options), kv_(size_t(options.num_blocks) * options.block_size), tokens_(options.max_num_seqs) {}
+HashRunner::HashRunner(const EngineOptions& options, bool runs_ahead)
+    : options_(options),
+      runs_ahead_(runs_ahead),
+      kv_(size_t(options.num_blocks) * options.block_size),
+      tokens_(options.max_num_seqs) {}
 
-absl::StatusOr<StepResult> HashRunner::Run(const StepPlan& plan) {
-  if (before_step) {
-    if (absl::Status status = before_step(plan); !status.ok()) return status;
+absl::Status HashRunner::Launch(const StepPlan& plan) {
+  if (before_step) SLUICE_RETURN_IF_ERROR(before_step(plan));
+  EXPECT_LE(under_way_.size(), runs_ahead_ ? 1u : 0u);
+  StepPlan resolved = plan;
+  ResolveTokens(&resolved);
+  under_way_.push_back(Compute(resolved));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> HashRunner::Take() {
+  if (before_take) SLUICE_RETURN_IF_ERROR(before_take());
+  StepResult result = std::move(under_way_.front());
+  under_way_.pop_front();
+  return result;
+}
+
+void HashRunner::ResolveTokens(StepPlan* plan) {
+  EXPECT_EQ(plan->token_sources.size(), plan->token_ids.size());
+  for (size_t row = 0; row < plan->token_sources.size(); ++row) {
+    const int32_t source = plan->token_sources[row];
+    if (source < 0) continue;
+    ASSERT_FALSE(under_way_.empty()) << "a token from a step that is over";
+    ASSERT_LT(size_t(source), under_way_.back().samples.size());
+    EXPECT_EQ(plan->token_ids[row], 0);
+    plan->token_ids[row] = under_way_.back().samples[size_t(source)].token;
+    ++num_unknown_tokens;
   }
+}
+
+StepResult HashRunner::Compute(const StepPlan& plan) {
   CheckShape(plan);
   CheckBlocks(plan);
   WriteKv(plan);
@@ -71,10 +101,17 @@ absl::StatusOr<StepResult> HashRunner::Run(const StepPlan& plan) {
     const uint64_t context = HashVisible(plan, e.sequence_index, int32_t(e.position) - 1);
     std::vector<int32_t> tokens(e.prompt_tokens.begin(), e.prompt_tokens.end());
     tokens.insert(tokens.end(), e.output_tokens.begin(), e.output_tokens.end());
-    EXPECT_EQ(tokens_[plan.seq_slots[e.sequence_index]], tokens) << "its rows were not the sequence's tokens";
+    std::vector<int32_t> rows = tokens_[plan.seq_slots[e.sequence_index]];
+    const int32_t last_row = plan.row_starts[e.sequence_index + 1] - 1;
+    if (plan.token_sources[last_row] >= 0) {
+      // The one that nobody knew when the step was planned; no penalty may want it.
+      EXPECT_EQ(e.params->presence_penalty, 0);
+      rows.pop_back();
+    }
+    EXPECT_EQ(rows, tokens) << "its rows were not the sequence's tokens";
     EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_index]], e.position - 1);
     SampledToken sampled;
-    sampled.finite = !Nonfinite(*e.params, e.output_tokens.size());
+    sampled.finite = !Nonfinite(*e.params, size_t(e.position) - e.prompt_tokens.size());
     sampled.token = sampled.finite
                         ? Draw(context, *e.params, e.position, e.output_tokens, e.masked_tokens, options_.vocab_size)
                         : 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -22,12 +23,16 @@ inline constexpr uint64_t kNonfiniteSeed = 0xbad;
 
 class HashRunner : public StepRunner {
  public:
-  explicit HashRunner(const EngineOptions& options);
+  explicit HashRunner(const EngineOptions& options, bool runs_ahead = false);
 
+  bool runs_ahead() const override { return runs_ahead_; }
   // Records a test failure wherever `plan` breaks a rule of step_plan.h.
-  absl::StatusOr<StepResult> Run(const StepPlan& plan) override;
+  absl::Status Launch(const StepPlan& plan) override;
+  absl::StatusOr<StepResult> Take() override;
 
-  std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the step's
+  std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the launch's
+  std::function<absl::Status()> before_take;                 // an error is returned as the result
+  int64_t num_unknown_tokens = 0;                            // rows so far whose token came from a step under way
 
  private:
   struct CachedKey {
@@ -35,6 +40,9 @@ class HashRunner : public StepRunner {
     bool operator==(const CachedKey&) const = default;
   };
 
+  StepResult Compute(const StepPlan& plan);
+  // Puts what the step under way drew into the plan, where it asks for that.
+  void ResolveTokens(StepPlan* plan);
   void CheckShape(const StepPlan& plan) const;
   void CheckBlocks(const StepPlan& plan) const;
   void WriteKv(const StepPlan& plan);
@@ -45,6 +53,8 @@ class HashRunner : public StepRunner {
   const CachedKey& KeyAt(const KvGroupPlan& group, int32_t sequence_index, int32_t position) const;
 
   const EngineOptions options_;
+  const bool runs_ahead_;
+  std::deque<StepResult> under_way_;
   std::vector<CachedKey> kv_;                 // [num_blocks * block_size]
   std::vector<std::vector<int32_t>> tokens_;  // by seq_slot: those that have been rows, by position
 };

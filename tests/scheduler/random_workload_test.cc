@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <string>
+#include <tuple>
 
 #include "tests/scheduler/scheduler_harness.h"
 
@@ -15,7 +17,8 @@ namespace {
 using testing::MakePrompt;
 using testing::SchedulerHarness;
 
-class RandomWorkloadTest : public ::testing::TestWithParam<int> {
+// Of a seed, and whether steps are planned while the one before is under way.
+class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
   bool OneIn(int n) { return Uniform(1, n) == 1; }
@@ -64,7 +67,8 @@ class RandomWorkloadTest : public ::testing::TestWithParam<int> {
 
   void CheckEnds(SchedulerHarness* h);
 
-  std::mt19937 rng_{uint32_t(GetParam())};
+  const bool runs_ahead_ = std::get<1>(GetParam());
+  std::mt19937 rng_{uint32_t(std::get<0>(GetParam()))};
   std::map<SequenceId, Request> requests_;
   std::map<SequenceId, FinishReason> cancelled_;
 };
@@ -95,15 +99,16 @@ void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
 }
 
 TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
-  SchedulerHarness h(RandomOptions());
+  SchedulerHarness h(RandomOptions(), runs_ahead_);
   ASSERT_EQ(ValidateEngineOptions(h.options), absl::OkStatus());
   const int num_requests = 60;
-  // The oldest sequence moves by a row or more in each step and is preempted by nobody: that bounds the whole run.
+  // The oldest sequence moves by a row or more in each step, two turns at most, and is preempted by nobody: that bounds
+  // the whole run.
   int64_t max_steps = 0;
-  while (int(requests_.size()) < num_requests || h.scheduler.has_sequences()) {
+  while (int(requests_.size()) < num_requests || h.has_work()) {
     while (int(requests_.size()) < num_requests && OneIn(3)) {
       Request request = RandomRequest(h.options, h.now_ns);
-      max_steps += int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens;
+      max_steps += (int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens) * (runs_ahead_ ? 2 : 1);
       const SequenceId id = h.Add(request);
       requests_.emplace(id, std::move(request));
     }
@@ -114,7 +119,7 @@ TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
       h.Finish(id, reason);
     }
     h.FinishExpired();
-    if (!h.scheduler.has_sequences()) continue;
+    if (!h.has_work()) continue;
     ASSERT_GE(--max_steps, 0) << "no progress";
     h.Step();
     if (HasFailure()) return;
@@ -122,7 +127,11 @@ TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
   CheckEnds(&h);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkloadTest, ::testing::Range(0, 200));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkloadTest,
+                         ::testing::Combine(::testing::Range(0, 200), ::testing::Values(false, true)),
+                         [](const auto& info) {
+                           return std::to_string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Ahead" : "");
+                         });
 
 }  // namespace
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ inline Request MakeRequest(std::vector<int32_t> prompt, int32_t max_tokens) {
 
 class SchedulerHarness {
  public:
-  explicit SchedulerHarness(const EngineOptions& options) : options(options), runner(options), scheduler(options) {}
+  explicit SchedulerHarness(const EngineOptions& options, bool runs_ahead = false)
+      : options(options), runner(options, runs_ahead), scheduler(options) {}
 
   SequenceId Add(const Request& request) {
     EXPECT_EQ(ValidateRequest(request, options), absl::OkStatus());
@@ -46,29 +48,50 @@ class SchedulerHarness {
     return last_id;
   }
 
-  // One step. The plan stays readable in `plan` until the next one.
+  // One turn of the engine's loop: a step, or with a runner that runs ahead the launch of one and the end of the one
+  // before. The last plan stays readable in `plan`. Returns the stats of the step that ended, if one did.
   StepStats Step() {
     ++now_ns;
+    const bool launched = scheduler.has_sequences() && Launch();
+    if (scheduler.num_steps_under_way() <= (launched && runner.runs_ahead() ? 1 : 0)) return {};
+    return Commit();
+  }
+
+  // False: the scheduler has nothing to plan before the step under way is over.
+  bool Launch() {
     const int64_t num_preemptions = scheduler.num_preemptions();
-    plan = scheduler.Plan(now_ns);
+    const StepPlan* next = scheduler.Plan(now_ns);
+    EXPECT_TRUE(next != nullptr || scheduler.num_steps_under_way() == 1);
     if (scheduler.num_preemptions() > num_preemptions) {
+      EXPECT_EQ(scheduler.num_steps_under_way(), 1) << "preempted while a step was under way";
       EXPECT_GT(scheduler.num_waiting(), 0) << "let in again in the step that preempted it";
     }
-    absl::StatusOr<StepResult> result = runner.Run(plan);
+    if (next == nullptr) return false;
+    plan = *next;
+    rows_under_way.push_back({plan.num_tokens(), plan.num_seqs()});
+    EXPECT_TRUE(runner.Launch(plan).ok());
+    scheduler.CheckInvariants();
+    return true;
+  }
+
+  StepStats Commit() {
+    absl::StatusOr<StepResult> result = runner.Take();
     EXPECT_TRUE(result.ok());
     ++now_ns;
     std::vector<SequenceOutput> outputs;
     const StepStats stats = scheduler.Commit(*std::move(result), now_ns, &outputs);
     collected.Add(std::move(outputs));
-    EXPECT_EQ(stats.num_prefill_tokens + stats.num_decode_tokens, plan.num_tokens());
-    EXPECT_EQ(stats.num_sequences, plan.num_seqs());
+    EXPECT_EQ(stats.num_prefill_tokens + stats.num_decode_tokens, rows_under_way.front().first);
+    EXPECT_EQ(stats.num_sequences, rows_under_way.front().second);
+    rows_under_way.pop_front();
     scheduler.CheckInvariants();
     return stats;
   }
 
+  bool has_work() const { return scheduler.has_sequences() || scheduler.num_steps_under_way() > 0; }
   void RunToEnd(int max_steps = 100000) {
-    while (scheduler.has_sequences() && max_steps-- > 0) Step();
-    EXPECT_FALSE(scheduler.has_sequences()) << "no progress";
+    while (has_work() && max_steps-- > 0) Step();
+    EXPECT_FALSE(has_work()) << "no progress";
   }
 
   void Finish(SequenceId id, FinishReason reason) {
@@ -93,6 +116,7 @@ class SchedulerHarness {
   HashRunner runner;
   Scheduler scheduler;
   StepPlan plan;
+  std::deque<std::pair<int32_t, int32_t>> rows_under_way;  // tokens and sequences of each step
   Collector collected;
   int64_t now_ns = 1000;
   SequenceId last_id = 0;

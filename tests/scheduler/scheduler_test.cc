@@ -566,7 +566,7 @@ TEST(SchedulerTest, TheContextComesWithEveryOutputAndLeavesWithTheLast) {
   std::vector<SequenceOutput> outputs;
   for (int i = 0; i < 3; ++i) {
     outputs.clear();
-    scheduler.Commit(*runner.Run(scheduler.Plan(0)), 0, &outputs);
+    scheduler.Commit(*runner.Run(*scheduler.Plan(0)), 0, &outputs);
     ASSERT_EQ(outputs.size(), 1u);
     EXPECT_EQ(outputs[0].context, watch.lock());
   }
@@ -579,14 +579,14 @@ TEST(SchedulerTest, AnAbandonedStepLeavesTheBooksInOrder) {
   SchedulerHarness h(SmallOptions());
   h.Add(PromptOf(40, 3));
   h.scheduler.Plan(1);
-  h.scheduler.AbandonStep();
-  h.scheduler.CheckInvariants();
+  h.scheduler.AbandonSteps();
   std::vector<SequenceOutput> outputs;
   h.scheduler.FinishIf([](const Sequence&) { return true; }, FinishReason::kError, absl::InternalError("gone"), 2,
                        &outputs);
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].error.message(), "gone");
   EXPECT_EQ(h.scheduler.pool().num_live(), 0);
+  h.scheduler.CheckInvariants();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/status_macros.h"
 #include "engine/text/bpe.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/utf8.h"
@@ -15,9 +16,14 @@ namespace {
 class FakeRunner final : public StepRunner {
  public:
   explicit FakeRunner(std::shared_ptr<FakeModel> model) : model_(std::move(model)) {}
-  absl::StatusOr<StepResult> Run(const StepPlan& plan) override { return model_->Run(plan); }
+  absl::Status Launch(const StepPlan& plan) override {
+    SLUICE_ASSIGN_OR_RETURN(result_, model_->Run(plan));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<StepResult> Take() override { return std::move(result_); }
 
  private:
+  StepResult result_;
   const std::shared_ptr<FakeModel> model_;
 };
 

@@ -41,7 +41,10 @@ class CudaDevice : public Device {
     return absl::ResourceExhaustedError(
         absl::StrCat("device memory: asked for ", bytes, " bytes, ", FreeBytes(), " are free"));
   }
-  void Free(void* data) override { cudaFree(data); }
+  void Free(void* data) override {
+    cudaStreamSynchronize(stream_);
+    cudaFree(data);
+  }
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) override {
     void* data = nullptr;
     const cudaError_t error = cudaMallocHost(&data, static_cast<size_t>(bytes > 0 ? bytes : 1));
@@ -66,6 +69,30 @@ class CudaDevice : public Device {
   absl::Status Synchronize() override {
     Note(cudaGetLastError(), "launch");
     Note(cudaStreamSynchronize(stream_), "step");
+    return std::exchange(fault_, absl::OkStatus());
+  }
+
+  class StreamEvent : public Event {
+   public:
+    explicit StreamEvent(cudaEvent_t event) : event_(event) {}
+    ~StreamEvent() override { cudaEventDestroy(event_); }
+    cudaEvent_t get() const { return event_; }
+
+   private:
+    const cudaEvent_t event_;
+  };
+
+  absl::StatusOr<std::unique_ptr<Event>> NewEvent() override {
+    cudaEvent_t event = nullptr;
+    SLUICE_RETURN_IF_ERROR(ToStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "create event"));
+    return std::make_unique<StreamEvent>(event);
+  }
+  void Record(Event* event) override {
+    Note(cudaEventRecord(static_cast<StreamEvent*>(event)->get(), stream_), "record event");
+  }
+  absl::Status Wait(const Event& event) override {
+    Note(cudaGetLastError(), "launch");
+    Note(cudaEventSynchronize(static_cast<const StreamEvent&>(event).get()), "step");
     return std::exchange(fault_, absl::OkStatus());
   }
 

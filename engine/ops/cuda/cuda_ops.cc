@@ -1,9 +1,10 @@
 #include "engine/ops/cuda/cuda_ops.h"
 
 #include <algorithm>
-#include <bit>
-#include <map>
+#include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
@@ -16,22 +17,15 @@
 #include "engine/ops/cuda/cuda_sampler.h"
 #include "engine/ops/cuda/kernels/embed.h"
 #include "engine/ops/cuda/kernels/sample.h"
+#include "engine/ops/cuda/step_recordings.h"
 
 namespace sluice {
 namespace {
 
-// Steps in which every sequence has one row are run by recordings, for as many rows as the next of these: 1, 2, 4, then
-// multiples of 8 up to 256, then of 16.
-int32_t PaddedRows(int32_t rows) {
-  if (rows <= 8) return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(rows)));
-  const int32_t step = rows <= 256 ? 8 : 16;
-  return (rows + step - 1) / step * step;
-}
-
-// Block tables of few widths, so that recordings can be used again as sequences grow.
-int32_t PaddedStride(int32_t stride) {
-  return static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(std::max(stride, 16))));
-}
+// What the KV cache leaves of the free memory, for what the driver takes on the way: code of kernels, recordings, the
+// rounding of allocations.
+constexpr int64_t kMarginShare = 16;
+constexpr int64_t kMaxMargin = int64_t{512} << 20;
 
 class CudaOps : public Ops {
  public:
@@ -76,16 +70,68 @@ class CudaOps : public Ops {
     return CudaKvCache::Create(shape, context_.device());
   }
 
-  absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) override {
-    context_.max_tokens = std::max(context_.max_tokens, max_tokens);
-    context_.max_logits = std::max(context_.max_logits, max_logits);
-    context_.vocab_size = vocab_size;
+  absl::Status Reserve(const StepLimits& limits, const KvCacheShape& kv,
+                       absl::FunctionRef<void(KvCache*)> operations) override {
+    context_.max_tokens = limits.max_tokens;
+    context_.max_seqs = limits.max_seqs;
+    context_.max_logits = limits.max_logits;
+    context_.vocab_size = limits.vocab_size;
+    context_.max_context_tokens = limits.max_context_tokens;
+    num_kv_groups_ = limits.num_kv_groups;
     if (loader_.widened_bytes() > 0 && context_.element() == cuda::Element::kBF16) {
       Log(LogLevel::kInfo, absl::StrCat("weights that no kernel reads as they are stored take ",
                                         loader_.widened_bytes(), " bytes more on the device than in the file"));
     }
     logits();
-    return context_.status();
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    SLUICE_RETURN_IF_ERROR(sampler_.Reserve(context_, limits));
+    recordings_.SetLimits(limits);
+    const StepShape largest{limits.max_tokens, limits.max_seqs, limits.max_logits, limits.max_blocks_per_seq};
+    SLUICE_RETURN_IF_ERROR(context_.step.Reserve(largest, num_kv_groups_));
+    if (kv.layers.empty()) return absl::OkStatus();
+    // Operations ask for all the scratch memory that they will ever need, whatever the step; the largest step also runs
+    // the kernels for many rows.
+    SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<KvCache> cache, NewKvCache(kv));
+    BeginPadding(largest);
+    operations(cache.get());
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    return context_.device()->Synchronize();
+  }
+
+  KvMemory MemoryForKv() const override {
+    const int64_t free = context_.device()->FreeBytes();
+    return {free - std::min(free / kMarginShare, kMaxMargin), /*dedicated=*/true};
+  }
+
+  int64_t LeastWeightBytes(const TensorView& tensor) const override { return loader_.LeastBytes(tensor); }
+
+  absl::Status WarmUp(absl::FunctionRef<void()> operations) override {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point last_line = Clock::now();
+    recorded_at_ = addresses();
+    int32_t num_rows = 0;
+    for (size_t i = 0; i < recordings_.shapes().size(); ++i) {
+      const StepShape& shape = recordings_.shapes()[i];
+      // Kernels are loaded by running, which a recording does not do.
+      if (shape.num_tokens != num_rows) {
+        BeginPadding(shape);
+        operations();
+        num_rows = shape.num_tokens;
+      }
+      BeginPadding(shape);
+      SLUICE_RETURN_IF_ERROR(context_.status());
+      SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
+      context_.device()->BeginRecording();
+      operations();
+      SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device::Recording> recording, context_.device()->EndRecording());
+      recordings_.Add(shape, std::move(recording));
+      if (Clock::now() - last_line < std::chrono::seconds(1)) continue;
+      LogInfo(absl::StrCat("recorded ", i + 1, " of ", recordings_.shapes().size(), " shapes of steps"));
+      last_line = Clock::now();
+    }
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    SLUICE_CHECK(recorded_at_ == addresses());
+    return absl::OkStatus();
   }
 
   // ---- one step
@@ -96,45 +142,27 @@ class CudaOps : public Ops {
     shape_.num_tokens = static_cast<int32_t>(batch.token_ids.size());
     shape_.num_seqs = static_cast<int32_t>(batch.context_lens.size());
     shape_.num_logits = static_cast<int32_t>(batch.logits_rows.size());
-    shape_.block_table_stride = 0;
+    shape_.block_table_stride = 1;
     for (const KvGroupView& group : batch.kv_groups) {
-      shape_.block_table_stride = std::max(shape_.block_table_stride, PaddedStride(group.block_table_stride));
+      shape_.block_table_stride = std::max(shape_.block_table_stride, group.block_table_stride);
     }
-    // One row a sequence, each asking for logits: what generating sequences do, step after step.
-    recordable_ = shape_.num_tokens == shape_.num_seqs && shape_.num_logits == shape_.num_tokens &&
-                  shape_.num_logits <= context_.max_logits;
-    if (recordable_) {
-      const int32_t most = std::min(context_.max_tokens, context_.max_logits);
-      shape_.num_tokens = shape_.num_seqs = shape_.num_logits = std::min(PaddedRows(shape_.num_tokens), most);
-    }
-    SLUICE_CHECK(shape_.num_tokens <= context_.max_tokens);
-    absl::Status status = context_.step.Send(batch, shape_);
-    if (!status.ok()) context_.Fail(std::move(status));
-    attention_.BeginForward();
+    const std::optional<StepShape> padded = recordings_.ShapeFor(shape_);
+    recordable_ = padded.has_value();
+    Begin(batch, padded.value_or(shape_));
   }
 
-  // The first step of a shape settles what memory it needs, the second is recorded, later ones are replayed.
   void Forward(absl::FunctionRef<void()> operations) override {
-    if (!recordable_ || !context_.status().ok()) return operations();
-    const Addresses addresses{context_.step.step().token_ids, context_.num_moves()};
-    Recorded& recorded = recordings_[shape_];
-    if (recorded.addresses != addresses) recorded = {addresses, nullptr, 0};
-    if (recorded.steps++ == 0) return operations();
-    if (recorded.recording == nullptr) {
-      context_.device()->BeginRecording();
-      operations();
-      absl::StatusOr<std::unique_ptr<Device::Recording>> recording = context_.device()->EndRecording();
-      if (!recording.ok()) return context_.Fail(recording.status());
-      recorded.recording = *std::move(recording);
-    }
-    context_.device()->Replay(*recorded.recording);
+    const Device::Recording* recording =
+        recordable_ && recorded_at_ == addresses() ? recordings_.Find(shape_) : nullptr;
+    if (recording == nullptr) return operations();
+    if (context_.status().ok()) context_.device()->Replay(*recording);
   }
 
   void Embed(const LinearWeights& table, float scale, Activations* x) override {
-    Lookup(table, context_.step.step().token_ids, scale, false, x);
+    Lookup(table, context_.step.step().token_ids, context_.step.step().token_sources, scale, false, x);
   }
   void AddPositions(const LinearWeights& table, Activations* x) override {
-    Lookup(table, context_.step.step().positions, 1, true, x);
+    Lookup(table, context_.step.step().positions, nullptr, 1, true, x);
   }
   void Qkv(const QkvArgs& args) override { attention_.Qkv(context_, args); }
   void Attention(const AttentionArgs& args) override { attention_.Attention(context_, args); }
@@ -176,8 +204,15 @@ class CudaOps : public Ops {
   }
 
   absl::Status Sample(std::span<const SampleRow> rows, std::span<SampleResult> results) override {
-    return sampler_.Sample(context_, logits(), rows, results);
+    SLUICE_CHECK(rows.size() == results.size());
+    SLUICE_RETURN_IF_ERROR(LaunchSample(rows));
+    return TakeSamples(results);
   }
+  bool runs_ahead() const override { return true; }
+  absl::Status LaunchSample(std::span<const SampleRow> rows) override {
+    return sampler_.Launch(context_, logits(), rows);
+  }
+  absl::Status TakeSamples(std::span<SampleResult> results) override { return sampler_.Take(context_, results); }
   absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) override {
     return sampler_.Logprobs(context_, logits(), rows, results);
   }
@@ -212,19 +247,35 @@ class CudaOps : public Ops {
     int64_t num_moves = 0;
     bool operator==(const Addresses&) const = default;
   };
-  struct Recorded {
-    Addresses addresses;
-    std::unique_ptr<Device::Recording> recording;
-    int64_t steps = 0;
-  };
+  Addresses addresses() const { return {context_.step.arrays(), context_.num_moves()}; }
+
+  void Begin(const BatchView& batch, const StepShape& shape) {
+    SLUICE_CHECK(shape.num_tokens <= context_.max_tokens && shape.num_seqs <= context_.max_seqs);
+    shape_ = shape;
+    absl::Status status = context_.step.Send(batch, shape_);
+    if (!status.ok()) context_.Fail(std::move(status));
+    attention_.BeginForward();
+  }
+  // A step of nothing but padding.
+  void BeginPadding(const StepShape& shape) {
+    static constexpr int32_t kNoRows = 0;
+    const std::vector<KvGroupView> groups(static_cast<size_t>(num_kv_groups_));
+    BatchView batch;
+    batch.row_starts = std::span(&kNoRows, 1);
+    batch.kv_groups = groups;
+    Begin(batch, shape);
+  }
 
   float* logits() { return context_.Get<float>(Scratch::kLogits, int64_t{context_.max_logits} * context_.vocab_size); }
 
-  void Lookup(const LinearWeights& table, const int32_t* ids, float scale, bool accumulate, Activations* x) {
+  void Lookup(const LinearWeights& table, const int32_t* ids, const int32_t* sources, float scale, bool accumulate,
+              Activations* x) {
     if (!context_.status().ok()) return;
     cuda::EmbedArgs args;
     args.num_rows = context_.num_tokens();
     args.ids = ids;
+    args.sources = sources;
+    args.drawn = sampler_.drawn();
     args.table = LinearOf(&table).matrix();
     args.scale = scale;
     args.accumulate = accumulate;
@@ -238,7 +289,9 @@ class CudaOps : public Ops {
   CudaSampler sampler_;
   StepShape shape_;
   bool recordable_ = false;
-  std::map<StepShape, Recorded> recordings_;
+  int32_t num_kv_groups_ = 1;
+  StepRecordings recordings_;
+  Addresses recorded_at_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What CudaOps needs of a GPU below its kernels: memory, copies, one stream in which everything runs in order. Two
-// implementations: NVIDIA's runtime (cuda_device.h), and host memory with kernels that run as they are launched
-// (tests/cuda_on_cpu/emulated_device.h), so that everything above runs, and is tested, on a machine without a GPU.
+// implementations: NVIDIA's runtime (cuda_device.h), and host memory with a stream that runs when it is waited
+// for (tests/cuda_on_cpu/emulated_device.h), so that everything above runs, and is tested, on a machine without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +26,29 @@ class Device {
 
   // 256-byte aligned. RESOURCE_EXHAUSTED with the bytes asked for and those free.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
-  virtual void Free(void* data) = 0;
+  virtual void Free(void* data) = 0;  // waits for what is enqueued
   // Host memory that copies need not be staged from.
   virtual absl::StatusOr<void*> AllocatePinned(int64_t bytes) = 0;
   virtual void FreePinned(void* data) = 0;
 
-  // In stream order. The host memory stays as it is until a later Synchronize returns; it may be any memory, but the
-  // call returns at once only if it is pinned.
+  // In stream order. The host memory stays as it is until a later Synchronize, or a Wait for an event behind, returns;
+  // it may be any memory, but the call returns at once only if it is pinned.
   virtual void Upload(void* device, const void* host, int64_t bytes) = 0;
   virtual void Download(void* host, const void* device, int64_t bytes) = 0;
   virtual void Zero(void* device, int64_t bytes) = 0;
 
   // Waits for all that was enqueued. INTERNAL: something enqueued since the last call failed; the device is lost.
   virtual absl::Status Synchronize() = 0;
+
+  // A place in the stream: Wait returns, as Synchronize, once all that was enqueued before the last Record has run; at
+  // once if there was none. Events go before their device.
+  class Event {
+   public:
+    virtual ~Event() = default;
+  };
+  virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
+  virtual void Record(Event* event) = 0;
+  virtual absl::Status Wait(const Event& event) = 0;
 
   // What is enqueued between the two is recorded and not run; a recording runs as a whole, any number of times.
   class Recording {

@@ -38,7 +38,7 @@ class Image {
 };
 
 int64_t ImageInts(const StepShape& shape, int64_t num_groups) {
-  return 3 * Image::Rounded(shape.num_tokens) + Image::Rounded(shape.num_seqs + 1) +
+  return 4 * Image::Rounded(shape.num_tokens) + Image::Rounded(shape.num_seqs + 1) +
          3 * Image::Rounded(shape.num_seqs) + Image::Rounded(shape.num_logits) +
          num_groups *
              (Image::Rounded(shape.num_tokens) + Image::Rounded(int64_t{shape.num_seqs} * shape.block_table_stride));
@@ -61,27 +61,38 @@ void FillTables(const KvGroupView& group, int32_t num_seqs, const StepShape& sha
 
 }  // namespace
 
-absl::Status StepBuffers::Reserve(int64_t ints) {
+absl::Status StepBuffers::Reserve(const StepShape& largest, int32_t num_groups) {
+  return ReserveInts(ImageInts(largest, num_groups));
+}
+
+absl::Status StepBuffers::ReserveInts(int64_t ints) {
   const int64_t bytes = ints * static_cast<int64_t>(sizeof(int32_t));
   if (bytes <= arrays_.bytes()) return absl::OkStatus();
-  SLUICE_ASSIGN_OR_RETURN(host_, DeviceBuffer::CreatePinned(device_, bytes));
+  for (HostImage& image : images_) {
+    SLUICE_ASSIGN_OR_RETURN(image.memory, DeviceBuffer::CreatePinned(device_, bytes));
+    if (image.sent != nullptr) continue;
+    SLUICE_ASSIGN_OR_RETURN(image.sent, device_->NewEvent());
+  }
   SLUICE_ASSIGN_OR_RETURN(arrays_, DeviceBuffer::Create(device_, bytes));
   return absl::OkStatus();
 }
 
 absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape) {
-  // The image may still be on its way.
-  SLUICE_RETURN_IF_ERROR(device_->Synchronize());
   const int32_t num_seqs = static_cast<int32_t>(batch.context_lens.size());
   SLUICE_CHECK(num_seqs <= shape.num_seqs);
-  SLUICE_RETURN_IF_ERROR(Reserve(ImageInts(shape, static_cast<int64_t>(batch.kv_groups.size()))));
+  SLUICE_RETURN_IF_ERROR(ReserveInts(ImageInts(shape, static_cast<int64_t>(batch.kv_groups.size()))));
   shape_ = shape;
 
-  Image image(host_.as<int32_t>(), arrays_.as<int32_t>());
+  HostImage& host = images_[next_image_];
+  next_image_ = (next_image_ + 1) % images_.size();
+  SLUICE_RETURN_IF_ERROR(device_->Wait(*host.sent));  // what it was two steps ago may still be on its way
+
+  Image image(host.memory.as<int32_t>(), arrays_.as<int32_t>());
   step_ = {};
   step_.num_tokens = shape.num_tokens;
   step_.num_seqs = shape.num_seqs;
   step_.token_ids = image.Add(batch.token_ids, shape.num_tokens, 0);
+  step_.token_sources = image.Add(batch.token_sources, shape.num_tokens, -1);
   step_.positions = image.Add(batch.positions, shape.num_tokens, 0);
   FillRowSequences(batch.row_starts, shape.num_tokens, image.host());
   step_.row_sequences = image.Take(shape.num_tokens);
@@ -99,7 +110,8 @@ absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape) {
     arrays.stride = shape.block_table_stride;
     groups_.push_back(arrays);
   }
-  device_->Upload(arrays_.data(), host_.data(), image.used() * static_cast<int64_t>(sizeof(int32_t)));
+  device_->Upload(arrays_.data(), host.memory.data(), image.used() * static_cast<int64_t>(sizeof(int32_t)));
+  device_->Record(host.sent.get());
   return absl::OkStatus();
 }
 

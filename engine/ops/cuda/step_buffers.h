@@ -1,7 +1,10 @@
-// The arrays of a step on the device: put together in pinned memory and sent by one copy.
+// The arrays of a step on the device: put together in pinned memory and sent by one copy. There are two images, so that
+// one may be made while the other is on its way.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,15 +35,24 @@ class StepBuffers {
   // been sent or reserved.
   const cuda::StepArrays& step() const { return step_; }
   const cuda::KvGroupArrays& group(int32_t index) const { return groups_[static_cast<size_t>(index)]; }
+  const int32_t* arrays() const { return arrays_.as<const int32_t>(); }  // all of them
   const int32_t* logits_rows() const { return logits_rows_; }
   int32_t num_logits() const { return shape_.num_logits; }
 
-  // Memory for steps of up to `ints` values.
-  absl::Status Reserve(int64_t ints);
+  // Memory for steps of shapes up to `largest`, of `num_groups` KV groups.
+  absl::Status Reserve(const StepShape& largest, int32_t num_groups);
 
  private:
+  absl::Status ReserveInts(int64_t ints);
+
+  struct HostImage {
+    DeviceBuffer memory;
+    std::unique_ptr<Device::Event> sent;
+  };
   Device* const device_;
-  DeviceBuffer host_, arrays_;
+  std::array<HostImage, 2> images_;
+  size_t next_image_ = 0;
+  DeviceBuffer arrays_;
   StepShape shape_;
   cuda::StepArrays step_;
   std::vector<cuda::KvGroupArrays> groups_;

@@ -11,8 +11,10 @@ constexpr int kThreads = 256;
 
 // blockIdx.x: row; blockIdx.y: kThreads of its columns.
 __global__ void __launch_bounds__(kThreads) EmbedKernel(const __grid_constant__ EmbedArgs args) {
-  const int32_t d = args.table.k, column = blockIdx.y * kThreads + threadIdx.x, id = args.ids[blockIdx.x];
+  const int32_t d = args.table.k, column = blockIdx.y * kThreads + threadIdx.x;
   if (column >= d) return;
+  const int32_t source = args.sources == nullptr ? -1 : args.sources[blockIdx.x];
+  const int32_t id = source < 0 ? args.ids[blockIdx.x] : args.drawn[source];
   const bool exists = id >= 0 && id < args.table.n;
   const float value = exists ? WeightElement(args.table, id, column) * args.scale : NAN;
   float& x = args.x[int64_t{blockIdx.x} * d + column];

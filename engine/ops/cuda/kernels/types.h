@@ -27,6 +27,7 @@ struct StepArrays {
   int32_t num_tokens = 0;                  // rows, padding included
   int32_t num_seqs = 0;                    // padding included
   const int32_t* token_ids = nullptr;      // [num_tokens]
+  const int32_t* token_sources = nullptr;  // [num_tokens] -1, or an index into the tokens drawn last: that one instead
   const int32_t* positions = nullptr;      // [num_tokens]
   const int32_t* row_sequences = nullptr;  // [num_tokens] sequence of each row, -1 for padding
   const int32_t* row_starts = nullptr;     // [num_seqs + 1]; a padding sequence has no rows
