@@ -7,17 +7,14 @@
 #include <memory>
 #include <vector>
 
+#include "tests/sanitized.h"
+
 namespace sluice {
 namespace {
 
 using std::chrono::microseconds;
 
-// ThreadSanitizer is ten times slower, and races show in a few thousand regions.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kManyRegions = 20'000;
-#else
-constexpr int kManyRegions = 200'000;
-#endif
+constexpr int kManyRegions = kSanitized ? 20'000 : 200'000;  // races show in a few thousand
 
 TEST(ThreadPoolTest, RunsEveryChunkExactlyOnceInManyShortRegionsWithMoreThreadsThanCores) {
   for (int spin_us : {0, 2}) {

@@ -10,6 +10,7 @@
 
 #include "client/cpp/client.h"
 #include "tests/load/server_process.h"
+#include "tests/sanitized.h"
 
 namespace sluice {
 namespace {
@@ -58,7 +59,7 @@ void Storm(client::Client& client, uint32_t seed) {
 // look.
 void WaitUntilIdle(client::Client& admin) {
   absl::StatusOr<v1::GetLoadResponse> load;
-  for (int i = 0; i < (SLUICE_SANITIZED ? 20'000 : 2000); ++i) {
+  for (int i = 0; i < (kSanitized ? 20'000 : 2000); ++i) {
     load = admin.GetLoad();
     ASSERT_TRUE(load.ok()) << load.status();
     ASSERT_EQ(load->kv_blocks_live() + load->kv_blocks_cached() + load->kv_blocks_free(), load->kv_blocks_total());
@@ -82,7 +83,7 @@ TEST(CancelStorm, LeavesNothingBehind) {
   }
   std::printf("resident KiB after each thousand: %ld %ld %ld\n", resident[0], resident[1], resident[2]);
   // A sanitizer's allocator keeps what was freed.
-  if (!SLUICE_SANITIZED) {
+  if (!kSanitized) {
     EXPECT_LT(resident[2] - resident[1], 4 * 1024) << "resident memory grows";
   }
 }

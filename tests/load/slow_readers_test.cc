@@ -18,6 +18,7 @@
 #include "client/cpp/generation.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "tests/load/server_process.h"
+#include "tests/sanitized.h"
 
 namespace sluice {
 namespace {
@@ -26,9 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kReaders = 62;
 // Under a sanitizer a step takes seconds, and a client that is awake may be silent for as long.
-constexpr uint32_t kTokens = SLUICE_SANITIZED ? 6 : 96;
-constexpr uint32_t kUnreadTokens = SLUICE_SANITIZED ? 40 : 600;
-constexpr const char* kKeepaliveTimeout = SLUICE_SANITIZED ? "15s" : "1s";
+constexpr uint32_t kTokens = kSanitized ? 6 : 96;
+constexpr uint32_t kUnreadTokens = kSanitized ? 40 : 600;
+constexpr const char* kKeepaliveTimeout = kSanitized ? "15s" : "1s";
 
 v1::StreamCompleteRequest Request(uint32_t tokens) {
   v1::StreamCompleteRequest request;
@@ -108,7 +109,7 @@ TEST(SlowReaders, DoNotDisturbTheOthers) {
                                                                   "--grpc-keepalive-timeout", kKeepaliveTimeout});
   if (server == nullptr) GTEST_SKIP() << "the model file is not in the cache";
   const auto admin = client::Client::Create(server->admin());
-  if (!SLUICE_SANITIZED) RunReaders(server->grpc());  // warm
+  if (!kSanitized) RunReaders(server->grpc());  // warm
   const double alone = RunReaders(server->grpc());
 
   const pid_t frozen = StartFrozenClient(server->grpc());

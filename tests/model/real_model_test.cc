@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/model/step_driver.h"
+#include "tests/sanitized.h"
 
 namespace sluice::testing {
 namespace {
@@ -130,7 +131,7 @@ TEST_F(RealModelTest, Int16WithF16CacheKeepsTheGreedyTokensOfF32) {
   ASSERT_EQ(golden["prompts"].size(), 32u);
   std::vector<std::vector<int32_t>> prompts;
   for (const Json& prompt : golden["prompts"]) prompts.push_back(prompt["ids"]);
-  if (SLUICE_SANITIZED) prompts.resize(4);  // a token takes a hundred times as long
+  if (kSanitized) prompts.resize(4);  // a token takes a hundred times as long
   const std::vector<std::vector<int32_t>> answers = Continue(runner.get(), prompts, 64);
   int num_equal = 0, num_tokens = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -177,7 +178,7 @@ TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
     ours->resize(4096);
     EXPECT_EQ(*ours, ids);
   }
-  if (SLUICE_SANITIZED) ids.resize(256);  // no measure then
+  if (kSanitized) ids.resize(256);  // no measure then
   const double f32 = std::exp(golden["mean_nll"].get<double>());
   std::cout << "f32 (transformers): " << f32 << std::endl;
   for (const auto& [name, activations, tolerance] :
@@ -187,7 +188,7 @@ TEST_F(RealModelTest, PerplexityOfATextOf4096Tokens) {
     const double ours = Perplexity(NewRunner(options).get(), ids);
     const double change = ours / f32 - 1;
     std::cout << name << ", f16 cache: " << ours << ", " << 100 * change << " %" << std::endl;
-    EXPECT_TRUE(SLUICE_SANITIZED || std::abs(change) <= tolerance) << name << ": " << change;
+    EXPECT_TRUE(kSanitized || std::abs(change) <= tolerance) << name << ": " << change;
   }
 }
 

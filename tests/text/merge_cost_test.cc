@@ -11,6 +11,7 @@
 #include "engine/text/bpe.h"
 #include "engine/text/sentencepiece_bpe.h"
 #include "engine/text/tokenizer.h"
+#include "tests/sanitized.h"
 #include "tests/text/real_vocabulary.h"
 #include "tests/text/tiny_vocabulary.h"
 
@@ -20,7 +21,7 @@ namespace {
 using absl::string_view;
 using Ids = std::vector<int32_t>;
 
-constexpr size_t kBytes = 2 << 20;
+constexpr size_t kBytes = kSanitized ? 256 << 10 : 2 << 20;
 
 std::string Repeat(string_view unit) {
   std::string text;
