@@ -14,7 +14,7 @@
 #include "engine/model/model_loader.h"
 #include "engine/ops/cuda/cuda_ops.h"
 #include "engine/runtime/runner.h"
-#include "tests/cuda_on_cpu/emulated_device.h"
+#include "tests/cuda/test_device.h"
 #include "tests/model/golden_model.h"
 #include "tests/model/step_driver.h"
 
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::El
   if (!model.ok()) return model.status();
   CudaOpsOptions cuda;
   cuda.activations = element;
-  absl::StatusOr<std::unique_ptr<Ops>> ops = NewCudaOps(NewEmulatedDevice(), cuda);
+  absl::StatusOr<std::unique_ptr<Ops>> ops = NewCudaOps(cuda_testing::NewTestDevice().value(), cuda);
   if (!ops.ok()) return ops.status();
   absl::StatusOr<ModelWeights> weights = LoadWeights(*model, ops->get());
   if (!weights.ok()) return weights.status();

@@ -1,5 +1,5 @@
-// CudaOps on the emulated GPU against the reference: in f32 every kind of layer agrees to rounding errors, in bf16 to its
-// own; and nothing but a row's own sequence changes a bit.
+// CudaOps on the emulated GPU against the reference: in f32 every kind of layer agrees to rounding errors, in bf16 to
+// its own; and nothing but a row's own sequence changes a bit.
 #include "engine/ops/cuda/cuda_ops.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "engine/ops/reference/reference_ops.h"
-#include "tests/cuda_on_cpu/emulated_device.h"
+#include "tests/cuda/test_device.h"
 #include "tests/ops/layer_harness.h"
 #include "tests/ops/mla_harness.h"
 #include "tests/ops/moe_harness.h"
@@ -21,15 +21,15 @@ using cuda::Element;
 std::unique_ptr<Ops> MakeCudaOps(Element element) {
   CudaOpsOptions options;
   options.activations = element;
-  return NewCudaOps(NewEmulatedDevice(), options).value();
+  return NewCudaOps(cuda_testing::NewTestDevice().value(), options).value();
 }
 
 bool Multiples(std::initializer_list<int> sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [](int size) { return size % 8 == 0; });
 }
 bool Runs(const LayerConfig& c) {
-  return Multiples({c.d_model, c.hidden, c.heads.head_dim, c.heads.value_head_dim,
-                    c.heads.num_heads * c.heads.value_head_dim});
+  return Multiples(
+      {c.d_model, c.hidden, c.heads.head_dim, c.heads.value_head_dim, c.heads.num_heads * c.heads.value_head_dim});
 }
 bool Runs(const MoeConfig& c) { return Multiples({c.d_model, c.hidden, c.shared_hidden}); }
 bool Runs(const MlaConfig& c) {
@@ -88,8 +88,8 @@ class EveryLayer : public testing::TestWithParam<LayerConfig> {
     EXPECT_LT(WorstError(got, want, &RowTrace::after_ffn), tolerance);
     EXPECT_LT(WorstError(got, want, &RowTrace::logits), tolerance);
     const Trace pieces = harness.Run(InPieces());
-    for (const Member<RowTrace> member : {&RowTrace::q, &RowTrace::attention, &RowTrace::after_ffn,
-                                          &RowTrace::logits}) {
+    for (const Member<RowTrace> member :
+         {&RowTrace::q, &RowTrace::attention, &RowTrace::after_ffn, &RowTrace::logits}) {
       ExpectSameBits(pieces, got, member);
     }
   }
@@ -160,13 +160,14 @@ TEST(CudaOps, RefusesWhatTheKernelsDoNotTake) {
 }
 
 TEST(CudaOps, SaysWhatMemoryItLacks) {
-  auto ops = NewCudaOps(NewEmulatedDevice({.memory_bytes = 1 << 20}), {}).value();
+  auto ops = NewCudaOps(cuda_testing::NewTestDevice().value(), {}).value();
   KvCacheShape shape;
   shape.layers = {{1, 64, 64}};
-  shape.num_blocks = 1024;
+  shape.num_blocks = 1 << 30;  // no device has 4 TiB
   const auto cache = ops->NewKvCache(shape);
   EXPECT_EQ(cache.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(cache.status().message(), testing::AllOf(testing::HasSubstr("4194304"), testing::HasSubstr("1048576")));
+  EXPECT_THAT(cache.status().message(),
+              testing::AllOf(testing::HasSubstr("4398046511104 bytes"), testing::HasSubstr(" are free")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Arrays in device memory, for tests of kernels: the emulation's (tests/cuda_on_cpu), NaN until written and guarded at
-// both ends.
+// Arrays in device memory, for tests of kernels: the emulation's (tests/cuda_on_cpu) or a GPU's (tests/gpu), NaN until
+// written and guarded at both ends.
 #pragma once
 
 #include <cstddef>

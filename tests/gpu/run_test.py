@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""tests/gpu/run with programs that pass, fail, crash, hang, find no GPU and break off while they report: it names each,
+keeps the others' results, and its exit status says how it went."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+PROGRAMS = {
+    "good": 'echo "shard $GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS in $PWD"',
+    "bad": "echo '[ RUN      ] A.B'; echo '[  FAILED  ] A.B (3 ms)'; echo '[  FAILED  ] C.D/0, where GetParam() = 1 (0 ms)'; exit 1",
+    "crash": "echo '[ RUN      ] Kernel.Faults'; echo 'an \"illegal\" address \\ here' >&2; kill -SEGV $$",
+    "hang": "echo '[ RUN      ] Kernel.Waits'; sleep 100",
+    "stubborn": "trap '' TERM; while true; do sleep 0.1; done",
+    "absent": "echo 'no GPU: no CUDA-capable device is detected' >&2; exit 77",
+    "measure": "echo '{\"part\": \"a\", \"name\": \"read of all\", \"us\": 1, \"floor_us\": 0.5, \"share\": 0.5, \"TB/s\": 4}' >$2; echo '{\"part\": \"b\", \"note\": \"x\"}' >>$2; echo shown",
+    "broken": "printf '{\"part\": \"a\", \"name\": \"n\", \"us\": 1, \"floor_us\": 1, \"share\": 1}\\n{\"part\": \"b\", ' >$2; kill -ABRT $$",
+}
+
+
+def run(parts):
+    """(exit status, stdout, results.json) of a folder with these parts."""
+    folder = tempfile.mkdtemp()
+    try:
+        os.makedirs(f"{folder}/bin")
+        os.makedirs(f"{folder}/data/tests/goldens")
+        shutil.copy(f"{HERE}/run", folder)
+        for name, text in PROGRAMS.items():
+            with open(f"{folder}/bin/{name}", "w") as file:
+                file.write(f"#!/bin/bash\n{text}\n")
+            os.chmod(f"{folder}/bin/{name}", 0o755)
+        with open(f"{folder}/parts", "w") as file:
+            file.write("# name seconds shards command\n\n" + "\n".join(parts) + "\n")
+        done = subprocess.run([f"{folder}/run"], capture_output=True, text=True, timeout=60, cwd="/")
+        print(done.stdout, done.stderr)
+        if os.path.exists(f"{folder}/results/good.0.log"):
+            with open(f"{folder}/results/good.0.log") as file:
+                assert f"in {folder}/data" in file.read(), "programs start where the goldens are"
+        table = subprocess.run([f"{HERE}/table.py", f"{folder}/results/results.json"], capture_output=True, text=True)
+        assert table.returncode == 0, table.stderr
+        with open(f"{folder}/results/results.json") as file:
+            results = json.load(file)
+        for part in results["parts"]:
+            assert f"| {part['name']} | {part['verdict']} |" in table.stdout, table.stdout
+        return done.returncode, done.stdout, results, table.stdout
+    finally:
+        shutil.rmtree(folder)
+
+
+def main():
+    status, out, results, table = run([
+        "good 5 3 bin/good", "bad 5 1 bin/bad", "crash 5 1 bin/crash", "hang 1 1 bin/hang", "stubborn 1 0 bin/stubborn",
+        "absent 5 0 bin/absent", "measure 5 0 bin/measure --json @JSON", "broken 5 0 bin/broken --json @JSON",
+        "tool 5 0 no-such-tool bin/good", "last 5 0 bin/good"])
+    parts = {part["name"]: part for part in results["parts"]}
+    verdicts = {name: part["verdict"] for name, part in parts.items()}
+    assert verdicts == {
+        "good.0": "passed", "good.1": "passed", "good.2": "passed", "bad": "failed (1)", "crash": "crashed (SEGV)",
+        "hang": "timed out", "stubborn": "timed out", "absent": "no GPU", "measure": "passed", "broken": "crashed (ABRT)",
+        "tool": "skipped", "last": "passed"}, verdicts
+    assert parts["bad"]["reason"] == "A.B C.D/0", parts["bad"]
+    assert parts["crash"]["reason"].startswith('in Kernel.Faults: an "illegal" address \\ here'), parts["crash"]
+    assert parts["hang"]["reason"].startswith("in Kernel.Waits"), parts["hang"]
+    assert parts["absent"]["reason"] == "no GPU: no CUDA-capable device is detected", parts["absent"]
+    assert parts["tool"]["reason"] == "there is no no-such-tool", parts["tool"]
+    assert [m["part"] for m in parts["measure"]["measured"]] == ["a", "b"], parts["measure"]
+    assert [m["us"] for m in parts["broken"]["measured"]] == [1], parts["broken"]
+    assert parts["hang"]["ms"] < 3000 and parts["stubborn"]["ms"] < 8000
+    assert status == 1, status
+    for name, verdict in verdicts.items():
+        assert any(line.startswith(name + " ") and verdict in line for line in out.splitlines()), (name, out)
+    assert "shown" in out
+    assert "| read of all | 1 | 0.5 | 0.5 | 4 |" in table, table
+
+    assert run(["absent 5 1 bin/absent", "good 5 0 bin/good"])[0] == 77
+    assert run(["absent 5 1 bin/absent", "bad 5 0 bin/bad"])[0] == 1
+    assert run(["good 5 2 bin/good", "tool 5 0 no-such-tool"])[0] == 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(f"{folder}/tests/gpu")
+        shutil.copy(f"{HERE}/run", f"{folder}/tests/gpu")
+        alone = subprocess.run([f"{folder}/tests/gpu/run"], capture_output=True, text=True, timeout=60)
+        assert alone.returncode == 2 and "tests/gpu/build" in alone.stderr, alone
+
+
+main()
