@@ -13,6 +13,7 @@
 #include "engine/model/model_loader.h"
 #include "engine/runtime/load_runner.h"
 #include "engine/text/chat_template.h"
+#include "server/convert.h"
 #include "server/device.h"
 
 namespace sluice {
@@ -37,6 +38,8 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   load.kv.max_num_seqs = options.limits.max_num_seqs;
   load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
   load.mla_expand_from = options.model.mla_expand_from;
+  load.max_logprobs = options.limits.max_logprobs < 0 ? INT32_MAX : options.limits.max_logprobs;
+  load.max_adjusted = kMaxLogitBias + kMaxStopTokenIds + int32_t(loaded.eos_token_ids.size());
   return LoadRunner(loaded, std::move(device->ops), load);
 }
 

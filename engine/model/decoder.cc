@@ -46,7 +46,7 @@ Decoder::Decoder(ModelSpec spec, ModelWeights weights, Ops* ops, const DecoderOp
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(ModelSpec spec, ModelWeights weights, Ops* ops,
                                                          const DecoderOptions& options) {
-  SLUICE_CHECK(options.max_tokens > 0 && options.max_logits > 0 && options.max_position > 0);
+  SLUICE_CHECK(options.limits.max_tokens > 0 && options.limits.max_logits > 0 && options.max_position > 0);
   std::unique_ptr<Decoder> decoder(new Decoder(std::move(spec), std::move(weights), ops, options));
   SLUICE_RETURN_IF_ERROR(decoder->Allocate());
   return decoder;
@@ -57,7 +57,8 @@ absl::Status Decoder::Allocate() {
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RopeTableData> data, ops_->LoadRope(table, options_.max_position));
     rope_tables_.push_back(std::move(data));
   }
-  SLUICE_ASSIGN_OR_RETURN(x_, ops_->NewActivations(options_.max_tokens, spec_.d_model, ActivationsUse::kResidual));
+  SLUICE_ASSIGN_OR_RETURN(x_,
+                          ops_->NewActivations(options_.limits.max_tokens, spec_.d_model, ActivationsUse::kResidual));
   for (const LayerSpec& layer : spec_.layers) {
     const auto& kind = layer.attention.kind;
     const int64_t query_width = std::visit([](const auto& k) { return QueryWidth(k); }, kind);
@@ -67,7 +68,14 @@ absl::Status Decoder::Allocate() {
     SLUICE_ASSIGN_OR_RETURN(buffers.out, Buffer(value_width, ActivationsUse::kAttentionOut));
     attention_.push_back(buffers);
   }
-  return ops_->Reserve(options_.max_tokens, options_.max_logits, spec_.vocab_size);
+  StepLimits limits = options_.limits;
+  limits.vocab_size = spec_.vocab_size;
+  limits.num_kv_groups = int32_t(MakeKvGroups(spec_).masks.size());
+  const KvCacheShape kv = MakeKvCacheShape(spec_, /*num_blocks=*/1, options_.kv_block_size, options_.kv_dtype);
+  return ops_->Reserve(limits, kv, [this](KvCache* cache) {
+    Layers(cache);
+    Logits();
+  });
 }
 
 absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, ActivationsUse use) {
@@ -75,18 +83,25 @@ absl::StatusOr<Activations*> Decoder::Buffer(int64_t cols, ActivationsUse use) {
     if (owned.cols == cols && owned.use == use) return owned.activations.get();
   }
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Activations> activations,
-                          ops_->NewActivations(options_.max_tokens, cols, use));
+                          ops_->NewActivations(options_.limits.max_tokens, cols, use));
   owned_.push_back({cols, use, std::move(activations)});
   return owned_.back().activations.get();
 }
 
 void Decoder::Forward(const BatchView& batch, KvCache* kv) {
-  SLUICE_CHECK(batch.token_ids.size() <= size_t(options_.max_tokens));
-  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.max_logits));
+  SLUICE_CHECK(batch.token_ids.size() <= size_t(options_.limits.max_tokens));
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.limits.max_logits));
   ops_->BeginStep(batch);
   ops_->Forward([&] {
     Layers(kv);
     if (!batch.logits_rows.empty()) Logits();
+  });
+}
+
+absl::Status Decoder::WarmUp(KvCache* kv) {
+  return ops_->WarmUp([&] {
+    Layers(kv);
+    Logits();
   });
 }
 
@@ -100,7 +115,7 @@ void Decoder::Layers(KvCache* kv) {
 }
 
 void Decoder::MoreLogits(const BatchView& batch) {
-  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.max_logits));
+  SLUICE_CHECK(batch.logits_rows.size() <= size_t(options_.limits.max_logits));
   ops_->BeginStep(batch);
   Logits();
 }

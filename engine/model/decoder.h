@@ -14,11 +14,10 @@
 namespace sluice {
 
 struct DecoderOptions {
-  // The largest step there will be.
-  int32_t max_tokens = 0;    // rows of a step
-  int32_t max_logits = 0;    // rows of logits asked for at a time
+  StepLimits limits;         // vocab_size and num_kv_groups follow from the spec
   int32_t max_position = 0;  // positions are below this
-
+  int32_t kv_block_size = 16;
+  KvDType kv_dtype = KvDType::kF16;
   int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
 };
 
@@ -28,8 +27,8 @@ KvCacheShape MakeKvCacheShape(const ModelSpec& spec, int32_t num_blocks, int32_t
 // One caller at a time. Allocates at creation only.
 class Decoder {
  public:
-  // Reserves the step's buffers on the device. `ops` made the weights and outlives the decoder. Errors of the device
-  // are passed on. REQUIRES: ValidateModelSpec(spec) is OK.
+  // Reserves on the device all that steps need, but for the cache. `ops` made the weights and outlives the decoder.
+  // Errors of the device are passed on. REQUIRES: ValidateModelSpec(spec) is OK.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(ModelSpec spec, ModelWeights weights, Ops* ops,
                                                          const DecoderOptions& options);
 
@@ -43,6 +42,9 @@ class Decoder {
 
   // Logits of other rows of the step that Forward has just computed: `batch` is the same but for logits_rows.
   void MoreLogits(const BatchView& batch);
+
+  // Ops::WarmUp for steps on `kv`.
+  absl::Status WarmUp(KvCache* kv);
 
  private:
   // What one layer's attention works on; layers of equal width share it.

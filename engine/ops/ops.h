@@ -125,9 +125,6 @@ struct KvGroupView {
 // The step's flat arrays (engine/scheduler/step_plan.h), valid until the next BeginStep.
 struct BatchView {
   std::span<const int32_t> token_ids;  // [num_tokens]
-  // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and
-  // token_ids is not looked at. REQUIRES: Ops::runs_ahead()
-  std::span<const int32_t> token_sources = {};
   std::span<const int32_t> positions;     // [num_tokens]
   std::span<const int32_t> row_starts;    // [num_seqs + 1]
   std::span<const int32_t> context_lens;  // [num_seqs] tokens in the cache after this step
@@ -137,6 +134,9 @@ struct BatchView {
   // length that the rules of a RopeTable look at. May be empty where no layer asks for them.
   std::span<const int32_t> prompt_lens = {};
   std::span<const int32_t> rope_lengths = {};
+  // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and
+  // token_ids is not looked at. REQUIRES: Ops::runs_ahead()
+  std::span<const int32_t> token_sources = {};
 };
 
 // The largest steps there will be, for Ops::Reserve.

@@ -28,20 +28,16 @@ struct KvSizing {
   int64_t bytes = 0;  // num_blocks blocks
 };
 
-// `available_bytes` is what the process may still take (AvailableMemoryBytes), once the weights are loaded. A sequence
-// takes the blocks that it holds at its peak (PeakBlocks in scheduler/kv_blocks.h), not those of all its tokens.
+// `memory` is that of the device (Ops::MemoryForKv). A sequence takes the blocks that it holds at its peak (PeakBlocks
+// in scheduler/kv_blocks.h), not those of all its tokens.
 //   --kv-memory BYTES: as many blocks as fit into it; RESOURCE_EXHAUSTED if it is more than what is available.
-//   auto: max_num_seqs sequences of max_model_len if half of what is available allows it, otherwise that half; at most
-//   8 GiB.
+//   auto: max_num_seqs sequences of max_model_len, more than which nothing could fill, if there is room for them.
+//   Otherwise all that is available of dedicated memory, and of other memory half, at most 8 GiB.
 // A max_model_len that was asked for and does not fit is RESOURCE_EXHAUSTED with needed and available bytes and the
 // flags to change; one that was not asked for is the trained context and shrinks to what fits. INVALID_ARGUMENT:
 // max_model_len is over LongestContext, or a number that is not positive. Dynamic RoPE stretches only if asked to: a
 // request's table goes by its prompt and max_tokens, so a longer context by default would change the answers to
 // requests that the trained one has room for.
-absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, int64_t available_bytes);
-
-// The smaller of the machine's available memory (/proc/meminfo) and what is left under the memory limit of the
-// process's control group (v2 and v1). Where neither can be read: 1 GiB.
-int64_t AvailableMemoryBytes();
+absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, const KvMemory& memory);
 
 }  // namespace sluice

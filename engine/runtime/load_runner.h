@@ -14,10 +14,14 @@ namespace sluice {
 struct LoadRunnerOptions {
   KvSizingOptions kv;                   // what it says of blocks and steps holds for the runner too
   int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
+  int32_t max_logprobs = 20;            // RunnerOptions
+  int32_t max_adjusted = 1100;
 };
 
-// Loads the weights, sizes the KV cache from the memory that is left then, reserves everything and warms up. What was
-// decided (blocks, context) is in the runner's options. Errors: those of LoadWeights, SizeKvCache and Runner::Create.
+// Loads the weights, reserves what steps need, sizes the KV cache from the memory that is left then, and warms up. What
+// was decided (blocks, context) is in the runner's options. Errors: those of LoadWeights, SizeKvCache and Runner.
+// RESOURCE_EXHAUSTED: one of the three does not fit; says what it needs and what there is, and the flag to change.
+// Weights that cannot fit are refused before any of them is loaded.
 absl::StatusOr<std::unique_ptr<Runner>> LoadRunner(const LoadedModel& model, std::unique_ptr<Ops> ops,
                                                    const LoadRunnerOptions& options);
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/ops/cpu/cpu_ops.h"
+#include "tests/ops/reserve_for.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice {
@@ -56,7 +57,7 @@ class Model {
     shape.num_blocks = kNumBlocks;
     shape.block_size = kBlockSize;
     kv_ = ops->NewKvCache(shape).value();
-    if (!ops->Reserve(kMaxTokens, kMaxSequences, kVocab).ok()) std::abort();
+    if (!ReserveFor(ops, kMaxTokens, kMaxSequences, kVocab).ok()) std::abort();
   }
 
   // Rows of a sequence are adjacent. Returns the greedy token of each row that wants one.

@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 
 // 3 layers x 64 values x 16 tokens x 2 bytes.
 constexpr int64_t kBlock = 3 * 64 * 16 * 2;
-constexpr int64_t kPlenty = int64_t{1} << 40;
+constexpr KvMemory kPlenty{int64_t{1} << 40};
 
-absl::StatusOr<KvSizing> Size(KvSizingOptions options, int64_t available) {
-  return SizeKvCache(ToySpec(), options, available);
+absl::StatusOr<KvSizing> Size(KvSizingOptions options, const KvMemory& memory) {
+  return SizeKvCache(ToySpec(), options, memory);
 }
 
 TEST(KvSizingTest, BlockBytesFollowTheShapeAndTheType) {
@@ -41,7 +41,7 @@ TEST(KvSizingTest, AutoGivesEverySequenceItsFullContext) {
 }
 
 TEST(KvSizingTest, AutoTakesHalfOfWhatIsThereAtMost) {
-  const absl::StatusOr<KvSizing> sizing = Size({.max_num_seqs = 64}, 40 * kBlock);
+  const absl::StatusOr<KvSizing> sizing = Size({.max_num_seqs = 64}, {40 * kBlock});
   ASSERT_TRUE(sizing.ok()) << sizing.status();
   EXPECT_EQ(sizing->num_blocks, 20);
 }
@@ -63,15 +63,15 @@ TEST(KvSizingTest, AContextThatWasAskedForIsKeptOrRefusedWithTheNumbersAndTheFla
         std::string("raise --kv-memory"), std::string("lower --max-model-len")}) {
     EXPECT_THAT(std::string(sizing.status().message()), HasSubstr(part));
   }
-  sizing = Size({.max_model_len = 128}, 8 * kBlock);
+  sizing = Size({.max_model_len = 128}, {8 * kBlock});
   EXPECT_EQ(sizing.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(sizing.status().message()), HasSubstr("set --kv-memory"));
 }
 
 TEST(KvSizingTest, LessThanABlockOrMoreThanThereIsIsRefused) {
   EXPECT_EQ(Size({.kv_memory_bytes = kBlock - 1}, kPlenty).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Size({}, kBlock).status().code(), absl::StatusCode::kResourceExhausted);
-  const absl::Status status = Size({.kv_memory_bytes = 1 << 30}, 1 << 20).status();
+  EXPECT_EQ(Size({}, {kBlock}).status().code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status status = Size({.kv_memory_bytes = 1 << 30}, {1 << 20}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1073741824 bytes (1.00 GiB)"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1048576 bytes (1.00 MiB)"));

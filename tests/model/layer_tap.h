@@ -43,8 +43,9 @@ class LayerTap : public Ops {
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
     return ops_->NewKvCache(shape);
   }
-  absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) override {
-    return ops_->Reserve(max_tokens, max_logits, vocab_size);
+  absl::Status Reserve(const StepLimits& limits, const KvCacheShape& kv,
+                       absl::FunctionRef<void(KvCache*)> operations) override {
+    return ops_->Reserve(limits, kv, operations);
   }
 
   void BeginStep(const BatchView& batch) override {

@@ -70,7 +70,9 @@ class NotingOps : public Ops {
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
     return std::make_unique<StubCache>(shape);
   }
-  absl::Status Reserve(int32_t, int32_t, int32_t) override { return absl::OkStatus(); }
+  absl::Status Reserve(const StepLimits&, const KvCacheShape&, absl::FunctionRef<void(KvCache*)>) override {
+    return absl::OkStatus();
+  }
 
   void BeginStep(const BatchView& batch) override {
     const auto copy = [](std::span<const int32_t> s) { return std::vector<int32_t>(s.begin(), s.end()); };

@@ -71,7 +71,10 @@ class CountingOps : public Ops {
   absl::StatusOr<std::unique_ptr<KvCache>> NewKvCache(const KvCacheShape& shape) override {
     return inner_->NewKvCache(shape);
   }
-  absl::Status Reserve(int32_t t, int32_t l, int32_t v) override { return inner_->Reserve(t, l, v); }
+  absl::Status Reserve(const StepLimits& limits, const KvCacheShape& kv,
+                       absl::FunctionRef<void(KvCache*)> operations) override {
+    return inner_->Reserve(limits, kv, operations);
+  }
 
   void BeginStep(const BatchView& batch) override {
     Count([&] { inner_->BeginStep(batch); });

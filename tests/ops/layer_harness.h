@@ -16,6 +16,7 @@
 
 #include "engine/ops/ops.h"
 #include "tests/ops/paged_batch.h"
+#include "tests/ops/reserve_for.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice {
@@ -95,7 +96,7 @@ class LayerHarness {
     shape.num_blocks = kBlocks * 16 / config.block_size;
     shape.dtype = config.kv;
     kv_ = ops->NewKvCache(shape).value();
-    EXPECT_TRUE(ops->Reserve(kMaxTokens, kMaxTokens, config.vocab).ok());
+    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, kMaxTokens, config.vocab).ok());
   }
 
   // Runs the schedule with fresh sequences. Chunks may be split and mixed at will: traces of a token must not change.

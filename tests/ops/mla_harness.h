@@ -15,6 +15,7 @@
 
 #include "engine/ops/ops.h"
 #include "tests/ops/paged_batch.h"
+#include "tests/ops/reserve_for.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice {
@@ -76,7 +77,7 @@ class MlaHarness {
     shape.num_blocks = kBlocks * 16 / config.block_size;
     shape.dtype = config.kv;
     kv_ = ops->NewKvCache(shape).value();
-    EXPECT_TRUE(ops->Reserve(kMaxTokens, 1, 1).ok());
+    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, 1, 1).ok());
   }
 
   // Runs the schedule with fresh sequences.

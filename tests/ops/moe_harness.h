@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/ops/ops.h"
+#include "tests/ops/reserve_for.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice {
@@ -71,7 +72,7 @@ class MoeHarness {
     gate_up_bias_ = Vector(experts * 2 * h, 0, 0.3f);
     down_bias_ = Vector(experts * d, 0, 0.3f);
     x_ = ops->NewActivations(kMaxRows, d, ActivationsUse::kResidual).value();
-    EXPECT_TRUE(ops->Reserve(kMaxRows, 1, 1).ok());
+    EXPECT_TRUE(ReserveFor(ops, kMaxRows, 1, 1).ok());
   }
 
   // What Moe makes of these tokens' rows.

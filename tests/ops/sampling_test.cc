@@ -12,6 +12,7 @@
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
 #include "engine/ops/reference/reference_sample.h"
+#include "tests/ops/reserve_for.h"
 
 namespace sluice {
 namespace {
@@ -35,7 +36,7 @@ class GivenLogits {
     unit_ = Load(unit, n, n), head_ = Load(head, vocab, n);
     norm_weight_ = ops->LoadVector(ones).value();
     x_ = ops->NewActivations(n, n, ActivationsUse::kResidual).value();
-    EXPECT_TRUE(ops->Reserve(int32_t(n), int32_t(n), int32_t(vocab)).ok());
+    EXPECT_TRUE(ReserveFor(ops, int32_t(n), int32_t(n), int32_t(vocab)).ok());
     ops->BeginStep({token_ids_, positions_, row_starts_, context_lens_, {}, logits_rows_});
     ops->Embed(*unit_, 1, x_.get());
     // mean(x^2) = 1/n, so with eps 0 the norm multiplies by sqrt(n): undone by the scale.

@@ -82,8 +82,9 @@ class CpuOps : public Ops {
     return cache;
   }
 
-  absl::Status Reserve(int32_t max_tokens, int32_t max_logits, int32_t vocab_size) override {
-    context_.max_tokens = std::max(context_.max_tokens, max_tokens);
+  absl::Status Reserve(const StepLimits& limits, const KvCacheShape&, absl::FunctionRef<void(KvCache*)>) override {
+    const int32_t max_logits = limits.max_logits, vocab_size = limits.vocab_size;
+    context_.max_tokens = std::max(context_.max_tokens, limits.max_tokens);
     logits_stride_ = (int64_t{vocab_size} + kPanelRows - 1) / kPanelRows * kPanelRows;
     max_logits_ = max_logits;
     logits_ = context_.arena.Allocate(static_cast<size_t>(max_logits * logits_stride_) * sizeof(float));

@@ -86,7 +86,7 @@ void CudaAttention::Attention(CudaContext& context, const AttentionArgs& args) {
   kernel.mask = args.mask;
   kernel.sinks = DataOf(args.sinks);
   kernel.out = DataOf(args.out);
-  Launch(context, args.kv, &kernel, args.heads.value_head_dim);
+  Launch(context, &kernel, args.heads.value_head_dim);
 }
 
 void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
@@ -168,7 +168,7 @@ void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& a
   kernel.scale = args.scale;
   kernel.mask = args.mask;
   kernel.out = out_latent;
-  Launch(context, args.kv, &kernel, heads.kv_lora_rank);
+  Launch(context, &kernel, heads.kv_lora_rank);
 
   MultiplyHeads(context,
                 {&up.value(), out_latent, heads.num_heads * latent, latent, DataOf(args.out),
@@ -176,12 +176,11 @@ void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& a
                 heads.num_heads);
 }
 
-void CudaAttention::Launch(CudaContext& context, const KvCache* kv, cuda::AttentionKernelArgs* args,
-                           int32_t value_dim) {
+void CudaAttention::Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim) {
   cuda::AttentionLimits limits;
   limits.max_tokens = context.max_tokens;
-  limits.max_seqs = context.max_tokens;
-  limits.max_total_context = int64_t{kv->shape().num_blocks} * kv->shape().block_size;
+  limits.max_seqs = context.max_seqs;
+  limits.max_total_context = context.max_context_tokens;
   const cuda::AttentionPlan* plan = PlanFor(context, {args->mask, args->num_heads / args->kv.num_kv_heads}, limits);
   args->partials =
       context.Get<float>(Scratch::kPartials, cuda::AttentionPartialFloats(limits, args->num_heads, value_dim));

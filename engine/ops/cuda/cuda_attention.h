@@ -36,7 +36,7 @@ class CudaAttention {
 
   // The plan for the step, launched if this is the first layer that asks. Null after an error.
   const cuda::AttentionPlan* PlanFor(CudaContext& context, const PlanKey& key, const cuda::AttentionLimits& limits);
-  void Launch(CudaContext& context, const KvCache* kv, cuda::AttentionKernelArgs* args, int32_t value_dim);
+  void Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim);
 
   // [0, num_planned_) are up to date.
   std::vector<std::unique_ptr<Plan>> plans_;

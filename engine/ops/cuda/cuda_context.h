@@ -82,8 +82,9 @@ class CudaContext {
   int64_t element_bytes() const { return cuda::ElementBytes(element_); }
   int32_t num_tokens() const { return step.step().num_tokens; }
 
-  // Memory under a name, at least `bytes`, allocated when first asked for: the first steps settle it, so an operation
-  // asks for what max_tokens rows need. Null after an error, which status() then holds; kernels are not launched then.
+  // Memory under a name, at least `bytes`, allocated when first asked for, which is in CudaOps::Reserve: an operation
+  // asks for what max_tokens rows need, whatever the step. Null after an error, which status() then holds; kernels are
+  // not launched then.
   void* Get(Scratch name, int64_t bytes);
   template <typename T>
   T* Get(Scratch name, int64_t count) {
@@ -112,9 +113,11 @@ class CudaContext {
 
  public:
   StepBuffers step;
-  int32_t max_tokens = 0;  // of a step, from Reserve
+  int32_t max_tokens = 0;  // StepLimits, from Reserve
+  int32_t max_seqs = 0;
   int32_t max_logits = 0;
   int32_t vocab_size = 0;
+  int64_t max_context_tokens = 0;
 };
 
 inline cuda::NormWeightsView ViewOf(const NormArgs& norm) {

@@ -51,7 +51,9 @@ absl::Status CudaSampler::Reserve(CudaContext& context, const StepLimits& limits
   SLUICE_RETURN_IF_ERROR(Grow(device, &workspace_, cuda::SampleWorkspaceBytes(context.max_logits, context.vocab_size)));
   SLUICE_RETURN_IF_ERROR(Grow(device, &tokens_, token_bytes));
   for (Draw& draw : draws_) {
-    if (draw.done == nullptr) SLUICE_ASSIGN_OR_RETURN(draw.done, device->NewEvent());
+    if (draw.done == nullptr) {
+      SLUICE_ASSIGN_OR_RETURN(draw.done, device->NewEvent());
+    }
     if (draw.tokens.bytes() >= token_bytes) continue;
     SLUICE_ASSIGN_OR_RETURN(draw.tokens, DeviceBuffer::CreatePinned(device, token_bytes));
   }

@@ -89,6 +89,13 @@ WeightFormat WeightLoader::FormatOf(TensorType type, bool precise) const {
   return format == WeightFormat::kF32 ? WeightFormat::kBF16 : format;  // f32 meets f32 activations only
 }
 
+int64_t WeightLoader::LeastBytes(const TensorView& tensor) const {
+  if (!CanDequantize(tensor.type)) return 0;
+  const WeightFormat format = FormatOf(tensor.type, false);
+  if (StoredFormat(tensor.type) == format) return static_cast<int64_t>(tensor.data.size());
+  return tensor.num_elements() * (format == WeightFormat::kF32 ? 4 : 2);
+}
+
 WeightFormat WeightLoader::CommonFormat(std::span<const TensorView> parts, bool precise) const {
   const WeightFormat format = FormatOf(parts[0].type, precise);
   for (const TensorView& part : parts) {

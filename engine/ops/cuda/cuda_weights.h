@@ -119,6 +119,9 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<CudaVector>> Vector(std::span<const float> values);
   absl::StatusOr<std::unique_ptr<CudaRope>> Rope(const RopeTable& table);
 
+  // What a tensor takes as a weight, padding aside; 0 where its type does not tell.
+  int64_t LeastBytes(const TensorView& tensor) const;
+
   // Bytes on the device beyond those in the file, for types that no kernel reads.
   int64_t widened_bytes() const { return widened_bytes_; }
 

@@ -70,7 +70,9 @@ class ReferenceOps : public Ops {
     return kv;
   }
 
-  absl::Status Reserve(int32_t, int32_t, int32_t) override { return absl::OkStatus(); }
+  absl::Status Reserve(const StepLimits&, const KvCacheShape&, absl::FunctionRef<void(KvCache*)>) override {
+    return absl::OkStatus();
+  }
 
   void BeginStep(const BatchView& batch) override {
     batch_ = batch;
