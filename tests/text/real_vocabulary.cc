@@ -34,19 +34,20 @@ std::string ReadFile(const std::string& path) {
 
 absl::StatusOr<RealVocabulary> LoadRealVocabulary(const std::string& name) {
   const std::string path = CachedFile(name);
-  const std::string json = path + "/tokenizer.json";
-  if (!std::filesystem::exists(std::filesystem::is_directory(path) ? json : path)) {
-    return absl::NotFoundError(absl::StrCat(path, " is not there"));
-  }
   RealVocabulary vocabulary;
   if (std::filesystem::is_directory(path)) {
-    const std::string text = ReadFile(json), config = ReadFile(path + "/tokenizer_config.json");
-    SLUICE_ASSIGN_OR_RETURN(HfTokenizer read,
-                            ReadHfTokenizer({.tokenizer_json = text, .tokenizer_config_json = config}));
+    const std::string text = ReadFile(path + "/tokenizer.json"), ranks = ReadFile(path + "/tiktoken.model");
+    if (text.empty() && ranks.empty()) return absl::NotFoundError(absl::StrCat(path, " has no vocabulary"));
+    std::string config = ReadFile(path + "/tokenizer_config.json");
+    if (text.empty() && config.empty()) config = R"({"tokenizer_class": "TikTokenTokenizer"})";
+    SLUICE_ASSIGN_OR_RETURN(
+        HfTokenizer read,
+        ReadHfTokenizer({.tokenizer_json = text, .tiktoken_model = ranks, .tokenizer_config_json = config}));
     vocabulary.spec = std::move(read.spec);
     SLUICE_ASSIGN_OR_RETURN(vocabulary.tokenizer, Tokenizer::Create(vocabulary.spec));
     return vocabulary;
   }
+  if (!std::filesystem::exists(path)) return absl::NotFoundError(absl::StrCat(path, " is not there"));
   SLUICE_ASSIGN_OR_RETURN(Gguf file, Gguf::Open(path));
   vocabulary.file = std::make_unique<Gguf>(std::move(file));
   SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> spec, ReadTokenizerSpec(*vocabulary.file));

@@ -19,7 +19,8 @@ struct RealVocabulary {
   std::unique_ptr<const Tokenizer> tokenizer;
 };
 
-// A GGUF file, or a folder with a tokenizer.json and perhaps a tokenizer_config.json. NOT_FOUND if it is not there.
+// A GGUF file, or a folder with a tokenizer.json or tiktoken.model and perhaps a tokenizer_config.json. NOT_FOUND if it
+// is not there.
 absl::StatusOr<RealVocabulary> LoadRealVocabulary(const std::string& name);
 
 // Ranks of tiktoken ("BASE64 RANK" in every line) or of Tekken (JSON, special tokens first), with the pattern of the
