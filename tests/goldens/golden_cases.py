@@ -132,6 +132,19 @@ def old_kimi(config):
     return old
 
 
+def old_llama4(config):
+    """The usual pattern of layers without RoPE as an empty list, the layers with experts not listed."""
+    return {**old_style(config, drop=("moe_layers",)), "no_rope_layers": []}
+
+
+def old_wrapped(config):
+    text = config["text_config"]
+    old = {k: v for k, v in config.items() if k != "dtype"}
+    old["text_config"] = old_style({**text, "dtype": config["dtype"]})
+    old["torch_dtype"] = config["dtype"]
+    return old
+
+
 def old_gpt_oss(config):
     old = old_style(config, drop=("swiglu_alpha",))
     old["layer_types"] = config["layer_types"]
@@ -247,9 +260,11 @@ CASES = [
               scale_attn_by_inverse_layer_idx=True, bos_token_id=1, eos_token_id=2), rewrite=gpt2_as_published,
          no_gguf="no key for scale_attn_by_inverse_layer_idx"),
     # Llama
-    Case("llama-mha", "Llama", "LlamaForCausalLM", common(num_key_value_heads=4, rope_parameters=rope()),
-         published=old_llama, rewrite=llama_as_published, no_gguf="nothing that llama-gqa has not"),
-    Case("llama-gqa", "Llama", "LlamaForCausalLM", common(rope_parameters=rope(5e5)), published=old_llama, shards=2),
+    Case("llama-mha", "Llama", "LlamaForCausalLM",
+         common(num_hidden_layers=2, num_key_value_heads=4, rope_parameters=rope()), published=old_llama,
+         rewrite=llama_as_published),
+    Case("llama-gqa", "Llama", "LlamaForCausalLM", common(num_hidden_layers=2, rope_parameters=rope(5e5)),
+         published=old_llama, shards=2),
     Case("llama-mqa-head32-tied", "Llama", "LlamaForCausalLM",
          common(num_hidden_layers=2, num_key_value_heads=1, head_dim=32, tie_word_embeddings=True,
                 rope_parameters=rope(1e3))),
@@ -264,12 +279,11 @@ CASES = [
     Case("llama-llama3", "Llama", "LlamaForCausalLM",
          common(num_hidden_layers=2, tie_word_embeddings=True,
                 rope_parameters=rope(1e4, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                                     original_max_position_embeddings=256)), lengths=(83, 18), published=old_llama),
+                                     original_max_position_embeddings=64)), lengths=(83, 18), published=old_llama),
     Case("llama-llama3-factor32", "Llama", "LlamaForCausalLM",
          common(num_hidden_layers=2, max_position_embeddings=4096, head_dim=32,
                 rope_parameters=rope(1e3, "llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                                     original_max_position_embeddings=128)), lengths=(83, 18),
-         no_gguf="nothing that llama-llama3 has not"),
+                                     original_max_position_embeddings=64)), lengths=(83, 18)),
     Case("llama-yarn", "Llama", "LlamaForCausalLM",
          common(num_hidden_layers=2, max_position_embeddings=128, head_dim=32,
                 rope_parameters=rope(1e3, "yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=2.0,
@@ -287,31 +301,31 @@ CASES = [
          published=lambda c: {**old_llama(c), "rope_interleaved": False}),
     Case("smollm2-9-heads", "SmolLM2", "LlamaForCausalLM",
          common(hidden_size=72, num_hidden_layers=2, num_attention_heads=9, num_key_value_heads=3,
-                tie_word_embeddings=True, rope_parameters=rope(1e5)), dtype="float16",
-         no_gguf="nothing that smollm2 has not"),
+                tie_word_embeddings=True, rope_parameters=rope(1e5)), dtype="float16"),
     # Mistral, Mixtral
-    Case("mistral-window", "Mistral", "MistralForCausalLM", common(sliding_window=16, rope_parameters=rope()),
-         published=old_style, no_gguf="no key for the window"),
+    Case("mistral-window", "Mistral", "MistralForCausalLM",
+         common(num_hidden_layers=2, sliding_window=16, rope_parameters=rope()), published=old_style,
+         no_gguf="no key for the window"),
     Case("mistral-head32", "Mistral", "MistralForCausalLM",
-         common(num_hidden_layers=2, head_dim=32, sliding_window=None, rope_parameters=rope(1e6)), published=old_style,
-         no_gguf="nothing that llama-mqa-head32-tied has not"),
+         common(num_hidden_layers=2, head_dim=32, sliding_window=None, rope_parameters=rope(1e6)), published=old_style),
     Case("mixtral-top2", "Mixtral", "MixtralForCausalLM",
-         common(num_hidden_layers=2, intermediate_size=32, num_local_experts=8, num_experts_per_tok=2,
+         common(num_hidden_layers=2, intermediate_size=32, num_local_experts=6, num_experts_per_tok=2,
                 rope_parameters=rope(1e6)), shards=3, published=old_style),
     Case("mixtral-window-top3", "Mixtral", "MixtralForCausalLM",
          common(num_hidden_layers=2, intermediate_size=32, num_local_experts=6, num_experts_per_tok=3,
                 sliding_window=12, head_dim=32, rope_parameters=rope(1e4)), no_gguf="no key for the window"),
     # Qwen
     Case("qwen2-window", "Qwen2", "Qwen2ForCausalLM",
-         common(use_sliding_window=True, max_window_layers=1, sliding_window=16, rope_parameters=rope(1e6)),
-         published=old_style, no_gguf="no key for the window"),
+         common(num_hidden_layers=2, use_sliding_window=True, max_window_layers=1, sliding_window=16,
+                rope_parameters=rope(1e6)), published=old_style, no_gguf="no key for the window"),
     Case("qwen2-tied", "Qwen2", "Qwen2ForCausalLM",
          common(num_hidden_layers=2, num_key_value_heads=4, use_sliding_window=False, sliding_window=8,
                 max_window_layers=0, tie_word_embeddings=True, rope_parameters=rope(1e6)), published=old_style),
     Case("qwen3-tied", "Qwen3", "Qwen3ForCausalLM",
-         common(head_dim=32, tie_word_embeddings=True, rope_parameters=rope(1e6)), published=old_style),
+         common(num_hidden_layers=2, head_dim=32, tie_word_embeddings=True, rope_parameters=rope(1e6)),
+         published=old_style),
     Case("qwen3-untied-window", "Qwen3", "Qwen3ForCausalLM",
-         common(num_hidden_layers=3, head_dim=16, use_sliding_window=True, max_window_layers=1, sliding_window=10,
+         common(num_hidden_layers=2, head_dim=16, use_sliding_window=True, max_window_layers=1, sliding_window=10,
                 rope_parameters=rope(1e6)), published=old_style, no_gguf="no key for the window"),
     Case("qwen3-moe", "Qwen3-MoE", "Qwen3MoeForCausalLM",
          common(num_hidden_layers=2, head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -327,9 +341,9 @@ CASES = [
          no_gguf="no key for norm_topk_prob and the window"),
     # Gemma
     Case("gemma2", "Gemma 2", "Gemma2ForCausalLM",
-         common(head_dim=32, query_pre_attn_scalar=24, sliding_window=16, attn_logit_softcapping=5.0,
-                final_logit_softcapping=3.0, tie_word_embeddings=True, rope_parameters=rope()), published=old_style,
-         no_gguf="no key for query_pre_attn_scalar"),
+         common(num_hidden_layers=2, head_dim=32, query_pre_attn_scalar=24, sliding_window=16,
+                attn_logit_softcapping=5.0, final_logit_softcapping=3.0, tie_word_embeddings=True,
+                rope_parameters=rope()), published=old_style, no_gguf="no key for query_pre_attn_scalar"),
     Case("gemma2-mqa", "Gemma 2", "Gemma2ForCausalLM",
          common(num_hidden_layers=2, head_dim=16, num_key_value_heads=1, query_pre_attn_scalar=16, sliding_window=7,
                 attn_logit_softcapping=8.0, final_logit_softcapping=6.0, tie_word_embeddings=True,
@@ -347,14 +361,14 @@ CASES = [
          rewrite=wrapped("gemma3", "Gemma3ForConditionalGeneration", "language_model.model."),
          blind=("activation gelu",), no_gguf="no key for query_pre_attn_scalar and the list of layers"),
     # OLMo 2
-    Case("olmo2-mha", "OLMo 2", "Olmo2ForCausalLM", common(num_key_value_heads=4, rope_parameters=rope(5e5)),
-         published=old_style, no_gguf="nothing that olmo2-gqa has not"),
+    Case("olmo2-mha", "OLMo 2", "Olmo2ForCausalLM",
+         common(num_hidden_layers=2, num_key_value_heads=4, rope_parameters=rope(5e5)), published=old_style),
     Case("olmo2-gqa", "OLMo 2", "Olmo2ForCausalLM",
          common(num_hidden_layers=2, rope_parameters=rope(5e5), tie_word_embeddings=True), shards=2,
          published=old_style),
     # gpt-oss
     Case("gpt-oss", "gpt-oss", "GptOssForCausalLM",
-         common(num_hidden_layers=3, intermediate_size=48, head_dim=16, sliding_window=16, num_local_experts=4,
+         common(num_hidden_layers=2, intermediate_size=48, head_dim=16, sliding_window=16, num_local_experts=4,
                 num_experts_per_tok=2, max_position_embeddings=128, swiglu_limit=1.5, attention_bias=True,
                 rope_parameters=rope(1e3, "yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0,
                                      beta_slow=0.5, truncate=False)), published=old_gpt_oss,
@@ -370,6 +384,10 @@ CASES = [
          deepseek_v2(q_lora_rank=None, topk_method="greedy",
                      rope_parameters=yarn(beta_fast=1.2, beta_slow=0.25, mscale=0.707, mscale_all_dim=0.707)),
          published=old_deepseek),
+    Case("deepseek-v2-lite-biases", "DeepSeek-V2", "DeepseekV2ForCausalLM",
+         deepseek_v2(q_lora_rank=None, topk_method="greedy", n_routed_experts=4, n_shared_experts=1,
+                     norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True, rope_parameters=rope(1e4)),
+         published=old_deepseek, no_gguf="no tensor for the biases"),
     Case("deepseek-v2", "DeepSeek-V2", "DeepseekV2ForCausalLM",
          deepseek_v2(q_lora_rank=32, topk_method="group_limited_greedy", n_group=4, topk_group=2,
                      num_experts_per_tok=3, routed_scaling_factor=4.0,
@@ -385,7 +403,7 @@ CASES = [
                      rope_parameters=yarn(beta_fast=1.2, beta_slow=0.25, mscale=1.0, mscale_all_dim=0.5)),
          rewrite=deepseek_v3_as_published, no_gguf="no key for mscale and rope_interleave"),
     Case("deepseek-v3-fp8", "DeepSeek-V3", "DeepseekV3ForCausalLM",
-         deepseek_v3(intermediate_size=160, v_head_dim=40, qk_nope_head_dim=24,
+         deepseek_v3(intermediate_size=160, v_head_dim=40, qk_nope_head_dim=24, attention_bias=True,
                      rope_parameters=yarn(factor=40.0, mscale=1.0, mscale_all_dim=1.0)),
          rewrite=deepseek_v3_as_published, quantization="fp8", published=old_deepseek,
          no_gguf="the converter rounds fp8 to bf16"),
@@ -406,7 +424,7 @@ CASES = [
                 num_experts_per_tok=1, interleave_moe_layer_step=1, use_qk_norm=True, attention_chunk_size=16,
                 floor_scale=8, attn_scale=0.4,
                 rope_parameters=rope(1e4, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=1.0,
-                                     original_max_position_embeddings=50)),
+                                     original_max_position_embeddings=50)), published=old_llama4,
          no_gguf="no key for the chunk and the temperature"),
     Case("llama4-long-chunks", "Llama 4", "Llama4ForCausalLM",
          common(num_hidden_layers=4, head_dim=16, intermediate_size=32, intermediate_size_mlp=80, num_local_experts=4,
@@ -416,7 +434,7 @@ CASES = [
          common(num_hidden_layers=3, head_dim=32, intermediate_size=32, intermediate_size_mlp=80, num_local_experts=4,
                 num_experts_per_tok=2, interleave_moe_layer_step=2, use_qk_norm=False, attention_chunk_size=11,
                 floor_scale=7, attn_scale=0.4, no_rope_layers=[1, 0, 1], rope_parameters=rope(5e5)),
-         rewrite=wrapped("llama4", "Llama4ForConditionalGeneration", "language_model.model."),
+         rewrite=wrapped("llama4", "Llama4ForConditionalGeneration", "language_model.model."), published=old_wrapped,
          no_gguf="no key for the chunk and the temperature"),
     # SmolLM3, Phi-3
     Case("smollm3", "SmolLM3", "SmolLM3ForCausalLM",

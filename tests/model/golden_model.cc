@@ -63,7 +63,7 @@ GoldenModel ReadGolden(const std::string& name) {
   std::ifstream file(folder / "golden.bin", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 
-  GoldenModel model{.name = name, .folder = folder, .max_abs = golden["max_abs"], .sequences = {}};
+  GoldenModel model{.name = name, .row = golden["row"], .folder = folder, .max_abs = golden["max_abs"], .sequences = {}};
   const size_t vocab = golden["vocab_size"], d_model = golden["d_model"], layers = golden["num_layers"];
   for (const nlohmann::json& entry : golden["sequences"]) {
     GoldenSequence& sequence = model.sequences.emplace_back();

@@ -16,6 +16,7 @@ struct GoldenSequence {
 
 struct GoldenModel {
   std::string name;
+  std::string row;  // of the table of architectures
   std::string folder;
   float max_abs = 0;  // largest |logit|
   std::vector<GoldenSequence> sequences;

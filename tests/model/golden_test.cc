@@ -5,16 +5,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/engine.h"
 #include "engine/model/kv_groups.h"
 #include "engine/model/model_loader.h"
+#include "engine/model/registry.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
 #include "engine/runtime/load_runner.h"
@@ -22,6 +29,7 @@
 #include "engine/scheduler/kv_blocks.h"
 #include "tests/model/golden_model.h"
 #include "tests/model/layer_tap.h"
+#include "tests/model/quantise.h"
 #include "tests/model/step_driver.h"
 #include "tests/scheduler/engine_harness.h"
 
@@ -76,20 +84,24 @@ RunnerOptions Options(const ModelSpec& spec) {
   return options;
 }
 
-absl::StatusOr<LoadedRunner> Load(const std::string& path, Device device, std::optional<int32_t> num_blocks = {}) {
-  absl::StatusOr<LoadedModel> model = LoadModel(path);
-  if (!model.ok()) return model.status();
+absl::StatusOr<LoadedRunner> Load(const LoadedModel& model, Device device, std::optional<int32_t> num_blocks = {}) {
   auto tap = std::make_unique<LayerTap>(NewOps(device));
   LoadedRunner loaded{.runner = nullptr, .tap = tap.get()};
-  absl::StatusOr<ModelWeights> weights = LoadWeights(*model, tap.get());
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model, tap.get());
   if (!weights.ok()) return weights.status();
-  RunnerOptions options = Options(model->spec);
+  RunnerOptions options = Options(model.spec);
   options.num_blocks = num_blocks.value_or(options.num_blocks);
   absl::StatusOr<std::unique_ptr<Runner>> runner =
-      Runner::Create(std::move(tap), model->spec, *std::move(weights), options);
+      Runner::Create(std::move(tap), model.spec, *std::move(weights), options);
   if (!runner.ok()) return runner.status();
   loaded.runner = *std::move(runner);
   return loaded;
+}
+
+absl::StatusOr<LoadedRunner> Load(const std::string& path, Device device, std::optional<int32_t> num_blocks = {}) {
+  absl::StatusOr<LoadedModel> model = LoadModel(path);
+  if (!model.ok()) return model.status();
+  return Load(*model, device, num_blocks);
 }
 
 // Which layer is the first that is not the golden's.
@@ -110,14 +122,16 @@ std::string FirstDifference(const GoldenSequence& golden, const std::vector<std:
   return "no layer differs by more than f16 shows: the final norm, the head, or small errors that grow";
 }
 
-// The largest |difference of a logit|, relative to the largest |logit|; says where it began if it is too large.
-float CompareWithGolden(const std::string& path, const GoldenModel& golden, Device device) {
-  absl::StatusOr<LoadedRunner> loaded = Load(path, device);
-  EXPECT_TRUE(loaded.ok()) << loaded.status();
-  if (!loaded.ok()) return 1;
+struct Comparison {
+  float worst = 0;    // |difference of a logit|, relative to the largest |logit|
+  std::string where;  // it began, if that is too much; or why nothing was compared
+};
+
+Comparison CompareWithGolden(absl::StatusOr<LoadedRunner> loaded, const GoldenModel& golden) {
+  if (!loaded.ok()) return {.worst = 1, .where = loaded.status().ToString()};
   StepDriver driver(loaded->runner.get());
   loaded->tap->listening = true;
-  float worst = 0;
+  Comparison comparison;
   for (const GoldenSequence& sequence : golden.sequences) {
     const std::vector<std::vector<float>> logits = driver.AllLogits(sequence.tokens);
     float difference = 0;
@@ -126,30 +140,38 @@ float CompareWithGolden(const std::string& path, const GoldenModel& golden, Devi
       const float here = LargestDifference(logits[row], sequence.logits[row]) / golden.max_abs;
       if (!(here <= difference)) difference = here, worst_row = row;
     }
-    EXPECT_LE(difference, kTolerance) << sequence.tokens.size() << " tokens, row " << worst_row << ": "
-                                      << FirstDifference(sequence, loaded->tap->states());
-    if (!(difference <= worst)) worst = difference;
+    if (difference <= comparison.worst) continue;
+    comparison.worst = difference;
+    if (difference <= kTolerance) continue;
+    comparison.where = absl::StrCat(sequence.tokens.size(), " tokens, row ", worst_row, ": ",
+                                    FirstDifference(sequence, loaded->tap->states()));
   }
-  return worst;
+  return comparison;
+}
+
+// The matrix that makes the attention's part of the residual stream, in a Hugging Face folder.
+bool IsAttentionOutputOf(size_t layer, const std::string& name) {
+  return absl::StrContains(name, absl::StrCat(layer, ".self_attn.o_proj.weight")) ||
+         absl::StrContains(name, absl::StrCat(layer, ".attn.c_proj.weight"));
 }
 
 class GoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { golden_ = ReadGolden(GetParam()); }
 
-  void Report(const std::string& what, float worst) {
-    std::cout << "golden " << GetParam() << " " << what << " " << worst << std::endl;
-    RecordProperty(what, absl::StrCat(worst));
+  void ExpectGolden(const std::string& what, const std::string& path, Device device) {
+    const Comparison comparison = CompareWithGolden(Load(path, device), golden_);
+    std::cout << "golden " << GetParam() << " " << what << " " << comparison.worst << std::endl;
+    RecordProperty(what, absl::StrCat(comparison.worst));
+    EXPECT_LE(comparison.worst, kTolerance) << comparison.where;
   }
 
   GoldenModel golden_;
 };
 
-TEST_P(GoldenTest, LogitsOfTheReference) {
-  Report("reference", CompareWithGolden(golden_.folder, golden_, Device::kReference));
-}
+TEST_P(GoldenTest, LogitsOfTheReference) { ExpectGolden("reference", golden_.folder, Device::kReference); }
 
-TEST_P(GoldenTest, LogitsOfTheCpu) { Report("cpu", CompareWithGolden(golden_.folder, golden_, Device::kCpu)); }
+TEST_P(GoldenTest, LogitsOfTheCpu) { ExpectGolden("cpu", golden_.folder, Device::kCpu); }
 
 TEST_P(GoldenTest, LogitsFromTheConfigAsPublished) {
   const fs::path published = fs::path(golden_.folder) / "published.json";
@@ -158,14 +180,63 @@ TEST_P(GoldenTest, LogitsFromTheConfigAsPublished) {
   fs::remove_all(folder);
   fs::copy(golden_.folder, folder);
   fs::rename(folder / "published.json", folder / "config.json");
-  Report("published", CompareWithGolden(folder, golden_, Device::kCpu));
+  ExpectGolden("published", folder, Device::kCpu);
   fs::remove_all(folder);
 }
 
 TEST_P(GoldenTest, LogitsFromTheGgufTwin) {
   const fs::path twin = fs::path(golden_.folder) / "model.gguf";
   if (!fs::exists(twin)) return;  // tests/goldens/models/README.md says why there is none
-  Report("gguf", CompareWithGolden(twin, golden_, Device::kCpu));
+  ExpectGolden("gguf", twin, Device::kCpu);
+}
+
+TEST_P(GoldenTest, AModelThatIsWrongFailsAndTheLayerThatIsWrongIsNamed) {
+  absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (size_t layer = 0; layer < model->spec.layers.size(); ++layer) {
+    std::vector<uint8_t> zeros;
+    std::vector<TensorView> right = model->tensors;
+    for (TensorView& tensor : model->tensors) {
+      if (!IsAttentionOutputOf(layer, tensor.name)) continue;
+      zeros.resize(tensor.data.size());
+      tensor.data = zeros;
+    }
+    ASSERT_FALSE(zeros.empty()) << "layer " << layer << " has no output projection";
+    const Comparison comparison = CompareWithGolden(Load(*model, Device::kCpu), golden_);
+    model->tensors = std::move(right);
+    EXPECT_GT(comparison.worst, kTolerance);
+    EXPECT_THAT(comparison.where, ::testing::HasSubstr(absl::StrCat("layer ", layer, " is the first that differs")));
+  }
+}
+
+// Matrices as blocks of Q8_0 and of Q4_1 in turn, against the f32 that the blocks stand for.
+TEST_P(GoldenTest, QuantisedMatricesAreWhatTheirBlocksStandFor) {
+  absl::StatusOr<LoadedModel> quantised = LoadModel(golden_.folder), dequantised = LoadModel(golden_.folder);
+  ASSERT_TRUE(quantised.ok()) << quantised.status();
+  ASSERT_TRUE(dequantised.ok()) << dequantised.status();
+  std::deque<std::vector<uint8_t>> bytes;
+  for (size_t i = 0; i < quantised->tensors.size(); ++i) {
+    TensorView& tensor = quantised->tensors[i];
+    if (!CanQuantise(tensor)) continue;
+    Quantise(bytes.size() % 4 == 0 ? TensorType::kQ8_0 : TensorType::kQ4_1, &tensor, &bytes.emplace_back());
+    Dequantise(tensor, &dequantised->tensors[i], &bytes.emplace_back());
+  }
+  if (bytes.empty()) return;  // all of its rows are too short, or no whole blocks
+  absl::StatusOr<LoadedRunner> cpu = Load(*quantised, Device::kCpu);
+  absl::StatusOr<LoadedRunner> reference = Load(*dequantised, Device::kReference);
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  float difference = 0, largest = 0;
+  for (const GoldenSequence& sequence : golden_.sequences) {
+    const auto expected = StepDriver(reference->runner.get()).AllLogits(sequence.tokens);
+    const auto found = StepDriver(cpu->runner.get()).AllLogits(sequence.tokens);
+    for (size_t row = 0; row < expected.size(); ++row) {
+      difference = std::max(difference, LargestDifference(found[row], expected[row]));
+      for (const float logit : expected[row]) largest = std::max(largest, std::abs(logit));
+    }
+  }
+  std::cout << "golden " << GetParam() << " quantised " << difference / largest << std::endl;
+  EXPECT_LE(difference, kTolerance * largest);
 }
 
 // ---- bit for bit
@@ -366,7 +437,48 @@ std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::ValuesIn(GoldenNames()), TestName);
 
-TEST(GoldenModelsTest, EveryArchitectureHasItsModels) { EXPECT_GE(GoldenNames().size(), 47u); }
+TEST(GoldenModelsTest, EveryArchitectureHasItsModels) {
+  std::map<std::string, int> of_row;
+  std::set<std::string> of_type, with_twin, in_gguf;
+  for (const std::string& name : GoldenNames()) {
+    const GoldenModel golden = ReadGolden(name);
+    ++of_row[golden.row];
+    for (const char* file : {"config.json", "published.json"}) {
+      const absl::StatusOr<ConfigJson> config = ConfigJson::Open((fs::path(golden.folder) / file).string());
+      if (config.ok()) of_type.insert(*config->GetString("model_type"));
+    }
+    if (absl::StatusOr<Gguf> twin = Gguf::Open(golden.folder + "/model.gguf"); twin.ok()) {
+      with_twin.insert(golden.row);
+      in_gguf.emplace(*twin->GetString("general.architecture"));
+    }
+  }
+  EXPECT_EQ(of_row.size(), 18u);
+  for (const auto& [row, count] : of_row) {
+    EXPECT_GE(count, 2) << row;
+    EXPECT_TRUE(with_twin.contains(row)) << row;
+  }
+  for (const Architecture& architecture : Architectures()) {
+    const std::string type(architecture.config_name), gguf(architecture.gguf_name);
+    EXPECT_TRUE(type.empty() || of_type.contains(type)) << type;
+    EXPECT_TRUE(gguf.empty() || in_gguf.contains(gguf)) << gguf;
+  }
+}
+
+// What an implementation can get wrong has been tried on the reference's own model (tests/goldens/golden_mistakes.py):
+// the golden would find each of the mistakes.
+TEST(GoldenModelsTest, EveryMistakeMovesTheLogits) {
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/tests/goldens/models/mistakes.json");
+  const nlohmann::json moves = nlohmann::json::parse(file);
+  std::vector<std::string> tried;
+  for (const auto& [name, mistakes] : moves.items()) {
+    tried.push_back(name);
+    EXPECT_GE(mistakes.size(), 12u) << name;
+    for (const auto& [mistake, move] : mistakes.items()) {
+      EXPECT_GE(move.get<float>(), 2 * kTolerance) << name << ": " << mistake;
+    }
+  }
+  EXPECT_THAT(tried, ::testing::UnorderedElementsAreArray(GoldenNames()));
+}
 
 }  // namespace
 }  // namespace sluice::testing
