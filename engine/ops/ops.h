@@ -130,8 +130,9 @@ struct BatchView {
   std::span<const int32_t> context_lens;  // [num_seqs] tokens in the cache after this step
   std::span<const KvGroupView> kv_groups;
   std::span<const int32_t> logits_rows;  // [num_logits]
-  // [num_seqs] fixed for the life of a sequence: the tokens of its prompt, for MlaAttentionArgs::expand_from, and the
-  // length that the rules of a RopeTable look at. May be empty where no layer asks for them.
+  // [num_seqs] fixed for the life of a sequence: the tokens of its prompt, for MlaAttentionArgs::expand_from and for a
+  // device that treats long prompts in its own way, and the length that the rules of a RopeTable look at. May be empty
+  // where nothing asks for them.
   std::span<const int32_t> prompt_lens = {};
   std::span<const int32_t> rope_lengths = {};
   // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and

@@ -54,7 +54,7 @@ void CudaAttention::Qkv(CudaContext& context, const QkvArgs& args) {
   const GemmInput h = NormedInput(context, args.x, args.norm);
   float* qkv = context.RowsF32(Scratch::kWide, args.qkv->out_features());
   if (qkv == nullptr) return;
-  MultiplyToF32(context, args.qkv, h, args.bias, context.num_tokens(), qkv);
+  MultiplyToF32(context, args.qkv, h, args.bias, qkv);
 
   cuda::QkvPostArgs post;
   post.step = context.step.step();
@@ -97,7 +97,7 @@ void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
   const int64_t q_cols = int64_t{heads.num_heads} * (heads.qk_nope_head_dim + heads.qk_rope_head_dim);
   float* down = context.RowsF32(Scratch::kWide, down_cols);
   if (down == nullptr) return;
-  MultiplyToF32(context, args.down, h, args.bias, context.num_tokens(), down);
+  MultiplyToF32(context, args.down, h, args.bias, down);
 
   cuda::MlaQkvPostArgs post;
   post.q_in = down;
@@ -115,7 +115,7 @@ void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
     norm.y = normed;
     norm.y_element = context.element();
     cuda::LaunchNormColumns(norm, context.stream());
-    MultiplyToF32(context, args.q_up, {normed, heads.q_lora_rank}, nullptr, context.num_tokens(), q);
+    MultiplyToF32(context, args.q_up, {normed, heads.q_lora_rank}, nullptr, q);
     post.q_in = q;
     post.q_in_stride = q_cols;
   }

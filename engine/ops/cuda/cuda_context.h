@@ -10,6 +10,7 @@
 
 #include "engine/ops/cuda/cuda_weights.h"
 #include "engine/ops/cuda/device_buffer.h"
+#include "engine/ops/cuda/gemm_route.h"
 #include "engine/ops/cuda/kernels/norm.h"
 #include "engine/ops/cuda/kernels/types.h"
 #include "engine/ops/cuda/step_buffers.h"
@@ -69,6 +70,8 @@ enum class Scratch : uint8_t {
   kRoute,        // RouteArrays and the router's logits
   kPartials,     // of attention
   kLogits,
+  kPlainWeights,  // of a product by the library
+  kWideProduct,   // its f32 result that another kernel finishes
 };
 
 class CudaContext {
@@ -113,6 +116,7 @@ class CudaContext {
 
  public:
   StepBuffers step;
+  GemmRoute route;
   int32_t max_tokens = 0;  // StepLimits, from Reserve
   int32_t max_seqs = 0;
   int32_t max_logits = 0;

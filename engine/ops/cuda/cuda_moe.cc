@@ -107,7 +107,7 @@ void CudaMoe(CudaContext& context, const MoeArgs& args) {
   float* sum = context.RowsF32(Scratch::kSum, d);
   if (!route.has_value() || h_f32 == nullptr || sum == nullptr) return;
 
-  MultiplyToF32(context, args.router, {h_f32, d}, args.router_bias, context.num_tokens(), route->logits);
+  MultiplyToF32(context, args.router, {h_f32, d}, args.router_bias, route->logits);
   cuda::RouteArgs choose;
   choose.num_rows = context.num_tokens();
   choose.logits = route->logits;
@@ -123,7 +123,7 @@ void CudaMoe(CudaContext& context, const MoeArgs& args) {
     shared = context.RowsF32(Scratch::kShared, d);
     const HiddenArgs hidden{args.activation, args.alpha, args.limit, true};
     const GemmInput inner = Hidden(context, args.shared_gate_up, h, nullptr, hidden);
-    MultiplyToF32(context, args.shared_down, inner, nullptr, context.num_tokens(), shared);
+    MultiplyToF32(context, args.shared_down, inner, nullptr, shared);
   }
   if (!context.status().ok()) return;
 

@@ -29,12 +29,19 @@ constexpr int64_t kMaxMargin = int64_t{512} << 20;
 
 class CudaOps : public Ops {
  public:
-  CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options)
-      : context_(std::move(device), options.activations), loader_(context_.device(), options.activations) {}
+  CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options, std::unique_ptr<GemmLibrary> library)
+      : context_(std::move(device), options.activations), loader_(context_.device(), options.activations) {
+    SLUICE_CHECK((library != nullptr) == (options.gemm_library_from != INT32_MAX));
+    if (library != nullptr) context_.route = GemmRoute(std::move(library), options.gemm_library_from);
+  }
 
   std::string Description() const override {
+    const GemmRoute& route = context_.route;
     return absl::StrCat("cuda, ", context_.device()->Name(), ", ",
-                        context_.element() == cuda::Element::kF32 ? "f32" : "bf16", " activations");
+                        context_.element() == cuda::Element::kF32 ? "f32" : "bf16", " activations",
+                        route.library() == nullptr ? ""
+                                                   : absl::StrCat(", prompts of ", route.from(), " tokens and more by ",
+                                                                  route.library()->Description()));
   }
 
   // ---- load time
@@ -92,7 +99,7 @@ class CudaOps : public Ops {
     // Operations ask for all the scratch memory that they will ever need, whatever the step; the largest step also runs
     // the kernels for many rows.
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<KvCache> cache, NewKvCache(kv));
-    BeginPadding(largest);
+    BeginPadding(largest, /*by_library=*/true);
     operations(cache.get());
     SLUICE_RETURN_IF_ERROR(context_.status());
     return context_.device()->Synchronize();
@@ -146,7 +153,9 @@ class CudaOps : public Ops {
     for (const KvGroupView& group : batch.kv_groups) {
       shape_.block_table_stride = std::max(shape_.block_table_stride, group.block_table_stride);
     }
-    const std::optional<StepShape> padded = recordings_.ShapeFor(shape_);
+    context_.route.BeginStep(batch);
+    // Recordings hold the other route.
+    const std::optional<StepShape> padded = context_.route.uses_library() ? std::nullopt : recordings_.ShapeFor(shape_);
     recordable_ = padded.has_value();
     Begin(batch, padded.value_or(shape_));
   }
@@ -196,7 +205,7 @@ class CudaOps : public Ops {
     norm.y = normed;
     norm.y_element = context_.element();
     cuda::LaunchNorm(norm, context_.stream());
-    MultiplyToF32(context_, args.head, {normed, d}, nullptr, num_rows, logits());
+    MultiplyPicked(context_, args.head, {normed, d}, num_rows, logits());
     if (args.scale != 1 || args.softcap.has_value()) {
       cuda::LaunchFinishLogits(logits(), int64_t{num_rows} * context_.vocab_size, args.scale, args.softcap.value_or(0),
                                context_.stream());
@@ -257,7 +266,8 @@ class CudaOps : public Ops {
     attention_.BeginForward();
   }
   // A step of nothing but padding.
-  void BeginPadding(const StepShape& shape) {
+  void BeginPadding(const StepShape& shape, bool by_library = false) {
+    context_.route.BeginPadding(shape.num_tokens, by_library);
     static constexpr int32_t kNoRows = 0;
     const std::vector<KvGroupView> groups(static_cast<size_t>(num_kv_groups_));
     BatchView batch;
@@ -296,8 +306,9 @@ class CudaOps : public Ops {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options) {
-  return std::make_unique<CudaOps>(std::move(device), options);
+absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options,
+                                                std::unique_ptr<GemmLibrary> library) {
+  return std::make_unique<CudaOps>(std::move(device), options, std::move(library));
 }
 
 }  // namespace sluice

@@ -2,20 +2,27 @@
 // where a kernel reads that format and bf16 otherwise, a paged KV cache of bf16, f16, f32 or fp8.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "engine/ops/cuda/device.h"
+#include "engine/ops/cuda/gemm_library.h"
 #include "engine/ops/ops.h"
 
 namespace sluice {
 
 struct CudaOpsOptions {
   cuda::Element activations = cuda::Element::kBF16;  // kF32: all in f32, weights too; for tests
+  // Rows at prompt positions of sequences with prompt_lens >= gemm_library_from take products of the library
+  // (gemm_route.h); INT32_MAX: none do.
+  int32_t gemm_library_from = INT32_MAX;
 };
 
-// The device belongs to the returned object. Its log says once, after loading, what weights became larger than in the
-// file. UNIMPLEMENTED from LoadLinear: a matrix whose input features are no multiple of 8.
-absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options);
+// The device and the library belong to the returned object; the library is there if gemm_library_from asks for it. Its
+// log says once, after loading, what weights became larger than in the file. UNIMPLEMENTED from LoadLinear: a matrix
+// whose input features are no multiple of 8.
+absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options,
+                                                std::unique_ptr<GemmLibrary> library = nullptr);
 
 }  // namespace sluice

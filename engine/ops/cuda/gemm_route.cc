@@ -1,0 +1,46 @@
+#include "engine/ops/cuda/gemm_route.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace sluice {
+
+GemmRoute::GemmRoute(std::unique_ptr<GemmLibrary> library, int32_t from) : library_(std::move(library)), from_(from) {
+  SLUICE_CHECK(library_ != nullptr && from > 0);
+}
+
+void GemmRoute::BeginStep(const BatchView& batch) {
+  runs_.clear();
+  uses_library_ = false;
+  if (library_ == nullptr) return;
+  const size_t num_seqs = batch.context_lens.size();
+  SLUICE_CHECK(batch.prompt_lens.size() == num_seqs);
+  for (size_t s = 0; s < num_seqs; ++s) {
+    const int32_t first = batch.row_starts[s], end = batch.row_starts[s + 1], prompt_len = batch.prompt_lens[s];
+    // Positions ascend: those of the prompt come first.
+    const int32_t of_prompt = first < end ? std::clamp(prompt_len - batch.positions[first], 0, end - first) : 0;
+    const int32_t by_library = prompt_len >= from_ ? of_prompt : 0;
+    Add(first, by_library, true);
+    Add(first + by_library, end - first - by_library, false);
+  }
+}
+
+void GemmRoute::BeginPadding(int32_t num_rows, bool by_library) {
+  runs_.clear();
+  uses_library_ = false;
+  if (library_ != nullptr) Add(0, num_rows, by_library);
+}
+
+void GemmRoute::Add(int32_t first, int32_t count, bool by_library) {
+  if (count == 0) return;
+  uses_library_ |= by_library;
+  if (!runs_.empty() && runs_.back().by_library == by_library) {
+    runs_.back().count += count;
+  } else {
+    runs_.push_back({first, count, by_library});
+  }
+}
+
+}  // namespace sluice
