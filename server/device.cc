@@ -85,11 +85,12 @@ absl::StatusOr<ServingDevice> OpenCpu(const ModelOptions& options, int32_t num_t
 }
 
 #if SLUICE_WITH_CUDA
-absl::StatusOr<ServingDevice> OpenCuda(const ModelOptions& options, std::unique_ptr<Device> gpu) {
+absl::StatusOr<ServingDevice> OpenCuda(const ModelOptions& options, int32_t num_threads, std::unique_ptr<Device> gpu) {
   SLUICE_RETURN_IF_ERROR(Check(OfCuda(), options));
   ServingDevice device = Describe(OfCuda(), options);
   CudaOpsOptions cuda;
   cuda.activations = device.activations == "f32" ? cuda::Element::kF32 : cuda::Element::kBF16;
+  cuda.num_threads = num_threads;
   SLUICE_ASSIGN_OR_RETURN(device.ops, NewCudaOps(std::move(gpu), cuda));
   return device;
 }
@@ -114,7 +115,7 @@ absl::StatusOr<ServingDevice> OpenDevice(const ModelOptions& options, int32_t nu
 #if SLUICE_WITH_CUDA
   if (options.device != "cpu") {
     absl::StatusOr<std::unique_ptr<Device>> gpu = NewCudaDevice();
-    if (gpu.ok()) return OpenCuda(options, *std::move(gpu));
+    if (gpu.ok()) return OpenCuda(options, num_threads, *std::move(gpu));
     if (options.device == "cuda") {
       return absl::Status(gpu.status().code(), absl::StrCat("--device cuda: ", gpu.status().message()));
     }

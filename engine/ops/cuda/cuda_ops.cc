@@ -30,7 +30,8 @@ constexpr int64_t kMaxMargin = int64_t{512} << 20;
 class CudaOps : public Ops {
  public:
   CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options, std::unique_ptr<GemmLibrary> library)
-      : context_(std::move(device), options.activations), loader_(context_.device(), options.activations) {
+      : context_(std::move(device), options.activations),
+        loader_(context_.device(), options.activations, options.num_threads) {
     SLUICE_CHECK((library != nullptr) == (options.gemm_library_from != INT32_MAX));
     if (library != nullptr) context_.route = GemmRoute(std::move(library), options.gemm_library_from);
   }
@@ -85,6 +86,7 @@ class CudaOps : public Ops {
     context_.vocab_size = limits.vocab_size;
     context_.max_context_tokens = limits.max_context_tokens;
     num_kv_groups_ = limits.num_kv_groups;
+    SLUICE_RETURN_IF_ERROR(loader_.Finish());
     if (loader_.widened_bytes() > 0 && context_.element() == cuda::Element::kBF16) {
       Log(LogLevel::kInfo, absl::StrCat("weights that no kernel reads as they are stored take ",
                                         loader_.widened_bytes(), " bytes more on the device than in the file"));

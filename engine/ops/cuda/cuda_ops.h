@@ -14,6 +14,7 @@ namespace sluice {
 
 struct CudaOpsOptions {
   cuda::Element activations = cuda::Element::kBF16;  // kF32: all in f32, weights too; for tests
+  int32_t num_threads = 1;                           // of the host, that pack weights while they are loaded
   // Rows at prompt positions of sequences with prompt_lens >= gemm_library_from take products of the library
   // (gemm_route.h); INT32_MAX: none do.
   int32_t gemm_library_from = INT32_MAX;

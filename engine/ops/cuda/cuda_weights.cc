@@ -1,10 +1,12 @@
 #include "engine/ops/cuda/cuda_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/check.h"
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
 #include "engine/ops/cuda/kernels/weight_packing.h"
@@ -53,27 +55,69 @@ std::optional<WeightFormat> StoredFormat(TensorType type) {
   }
 }
 
-// The values of `part` as f32 or bf16.
-std::vector<uint8_t> Converted(const TensorView& part, WeightFormat format) {
-  const int64_t cols = part.shape.back(), rows = part.num_elements() / cols;
-  const int64_t row_bytes = TensorBytes(part.type, cols);
-  const int64_t width = format == WeightFormat::kF32 ? 4 : 2;
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows * cols * width));
-  std::vector<float> row(static_cast<size_t>(cols));
-  for (int64_t r = 0; r < rows; ++r) {
-    DequantizeRow(part.type, part.data.data() + r * row_bytes, cols, row.data());
-    uint8_t* to = bytes.data() + r * cols * width;
-    if (format == WeightFormat::kF32) {
-      std::memcpy(to, row.data(), static_cast<size_t>(cols) * 4);
-      continue;
-    }
-    for (int64_t c = 0; c < cols; ++c) {
-      const uint16_t bits = FloatToBf16(row[static_cast<size_t>(c)]);
-      std::memcpy(to + c * 2, &bits, 2);
-    }
+int64_t PlainBytes(WeightFormat format) { return format == WeightFormat::kF32 ? 4 : 2; }
+
+void StorePlain(std::span<const float> values, WeightFormat format, uint8_t* to) {
+  if (format == WeightFormat::kF32) {
+    std::memcpy(to, values.data(), values.size_bytes());
+    return;
   }
-  return bytes;
+  for (const float value : values) {
+    const uint16_t bits = FloatToBf16(value);
+    std::memcpy(to, &bits, 2);
+    to += 2;
+  }
 }
+
+// Packs row tiles of the matrix that parts, one below the other, make. Rows of another type are converted on the way.
+class TilePacker {
+ public:
+  // REQUIRES: rows of all parts together are matrix.n.
+  TilePacker(std::span<const TensorView> parts, const cuda::WeightMatrix& matrix, int32_t num_workers)
+      : matrix_(matrix), row_bytes_(matrix.k * PlainBytes(matrix.format)), workers_(static_cast<size_t>(num_workers)) {
+    for (const TensorView& part : parts) {
+      for (int64_t row = 0; row < RowsOf(part); ++row) {
+        rows_.push_back({part.type, part.data.data() + row * TensorBytes(part.type, matrix.k)});
+      }
+    }
+    SLUICE_CHECK(static_cast<int64_t>(rows_.size()) == matrix.n);
+  }
+
+  void Pack(int64_t row_tile, int worker, std::byte* out) {
+    Worker& memory = workers_[static_cast<size_t>(worker)];
+    std::array<const uint8_t*, cuda::kTileRows> rows;
+    for (int r = 0; r < cuda::kTileRows; ++r) {
+      const int32_t row = cuda::UnpackedRow(static_cast<int32_t>(row_tile), r, matrix_.n, matrix_.gated);
+      rows[static_cast<size_t>(r)] = row >= 0 ? Stored(rows_[static_cast<size_t>(row)], r, &memory) : nullptr;
+    }
+    cuda::PackRowTile(matrix_.format, matrix_.k, rows, out);
+  }
+
+ private:
+  struct Row {
+    TensorType type;
+    const uint8_t* data;
+  };
+  struct Worker {
+    std::vector<uint8_t> rows;  // [kTileRows, row_bytes_]
+    std::vector<float> values;
+  };
+
+  const uint8_t* Stored(const Row& row, int r, Worker* memory) const {
+    if (StoredFormat(row.type) == matrix_.format) return row.data;
+    memory->rows.resize(static_cast<size_t>(cuda::kTileRows * row_bytes_));
+    memory->values.resize(static_cast<size_t>(matrix_.k));
+    uint8_t* to = memory->rows.data() + r * row_bytes_;
+    DequantizeRow(row.type, row.data, matrix_.k, memory->values.data());
+    StorePlain(memory->values, matrix_.format, to);
+    return to;
+  }
+
+  const cuda::WeightMatrix matrix_;
+  const int64_t row_bytes_;
+  std::vector<Row> rows_;
+  std::vector<Worker> workers_;
+};
 
 }  // namespace
 
@@ -104,24 +148,18 @@ WeightFormat WeightLoader::CommonFormat(std::span<const TensorView> parts, bool 
   return format;
 }
 
-void WeightLoader::Pack(std::span<const TensorView> parts, WeightFormat format, const cuda::WeightMatrix& matrix,
-                        std::span<std::byte> to) {
-  std::vector<std::vector<uint8_t>> converted;
-  std::vector<std::span<const uint8_t>> bytes;
+absl::Status WeightLoader::Pack(std::span<const TensorView> parts, const cuda::WeightMatrix& matrix, std::byte* to) {
   int64_t stored = 0;
   bool widened = false;
   for (const TensorView& part : parts) {
     stored += static_cast<int64_t>(part.data.size());
-    if (StoredFormat(part.type) == format) {
-      bytes.emplace_back(part.data.data(), part.data.size());
-      continue;
-    }
-    widened = true;
-    converted.push_back(Converted(part, format));
-    bytes.emplace_back(converted.back().data(), converted.back().size());
+    widened |= StoredFormat(part.type) != matrix.format;
   }
-  cuda::PackWeights(format, matrix.n, matrix.k, matrix.gated, bytes, to);
-  if (widened) widened_bytes_ += std::max<int64_t>(0, static_cast<int64_t>(to.size()) - stored);
+  const int64_t bytes = cuda::PackedBytes(matrix.format, matrix.n, matrix.k, matrix.gated);
+  if (widened) widened_bytes_ += std::max<int64_t>(0, bytes - stored);
+  TilePacker packer(parts, matrix, upload_.num_threads());
+  return upload_.Send(to, cuda::RowTiles(matrix.n, matrix.gated), cuda::RowTileBytes(matrix.format, matrix.k),
+                      [&](int64_t tile, int worker, std::byte* out) { packer.Pack(tile, worker, out); });
 }
 
 absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView> parts, WeightFormat format,
@@ -131,10 +169,10 @@ absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView
   piece.matrix.k = static_cast<int32_t>(parts[0].shape.back());
   piece.matrix.gated = gated;
   for (const TensorView& part : parts) piece.matrix.n += static_cast<int32_t>(RowsOf(part));
-  std::vector<std::byte> packed(static_cast<size_t>(cuda::PackedBytes(format, piece.matrix.n, piece.matrix.k, gated)));
-  Pack(parts, format, piece.matrix, packed);
-  SLUICE_ASSIGN_OR_RETURN(piece.data, DeviceBuffer::Copy<std::byte>(device_, packed));
+  const int64_t bytes = cuda::PackedBytes(format, piece.matrix.n, piece.matrix.k, gated);
+  SLUICE_ASSIGN_OR_RETURN(piece.data, DeviceBuffer::Create(device_, bytes));
   piece.matrix.data = piece.data.data();
+  SLUICE_RETURN_IF_ERROR(Pack(parts, piece.matrix, piece.data.as<std::byte>()));
   return piece;
 }
 
@@ -173,38 +211,41 @@ absl::StatusOr<std::unique_ptr<CudaExperts>> WeightLoader::Experts(std::span<con
   loaded->expert_bytes_ = (cuda::PackedBytes(matrix.format, matrix.n, matrix.k, matrix.gated) + 255) / 256 * 256;
   SLUICE_ASSIGN_OR_RETURN(loaded->data_, DeviceBuffer::Create(device_, loaded->num_experts_ * loaded->expert_bytes_));
   matrix.data = loaded->data_.data();
-  std::vector<std::byte> packed(static_cast<size_t>(loaded->expert_bytes_));
   for (size_t e = 0; e < experts.size(); ++e) {
-    const auto bytes = static_cast<size_t>(cuda::PackedBytes(matrix.format, matrix.n, matrix.k, matrix.gated));
-    Pack(experts[e], matrix.format, matrix, std::span(packed).first(bytes));
-    device_->Upload(loaded->data_.as<std::byte>() + static_cast<int64_t>(e) * loaded->expert_bytes_, packed.data(),
-                    loaded->expert_bytes_);
-    SLUICE_RETURN_IF_ERROR(device_->Synchronize());
+    std::byte* to = loaded->data_.as<std::byte>() + static_cast<int64_t>(e) * loaded->expert_bytes_;
+    SLUICE_RETURN_IF_ERROR(Pack(experts[e], matrix, to));
   }
   return loaded;
 }
 
-absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(std::span<const float> values, int32_t num_heads, int32_t n,
-                                                    int32_t k) {
+absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k,
+                                                    bool turned) {
   CudaMlaUp::Half half;
   half.first.format = activations_ == cuda::Element::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
   half.first.n = n;
   half.first.k = k;
   const int64_t bytes = cuda::PackedBytes(half.first.format, n, k, false);
   half.head_bytes = (bytes + 255) / 256 * 256;
-  std::vector<std::byte> packed(static_cast<size_t>(num_heads * half.head_bytes));
-  for (int32_t h = 0; h < num_heads; ++h) {
-    TensorView head;
-    head.shape = {n, k};
-    head.data = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data() + int64_t{h} * n * k),
-                                    static_cast<size_t>(int64_t{n} * k) * sizeof(float));
-    const std::vector<uint8_t> converted = Converted(head, half.first.format);
-    const std::span<const uint8_t> part(converted);
-    cuda::PackWeights(half.first.format, n, k, false, std::span(&part, 1),
-                      std::span(packed).subspan(static_cast<size_t>(h * half.head_bytes), static_cast<size_t>(bytes)));
-  }
-  SLUICE_ASSIGN_OR_RETURN(half.data, DeviceBuffer::Copy<std::byte>(device_, packed));
+  SLUICE_ASSIGN_OR_RETURN(half.data, DeviceBuffer::Create(device_, num_heads * half.head_bytes));
   half.first.data = half.data.data();
+  const int64_t count = int64_t{n} * k, stored_bytes = TensorBytes(view.type, count);
+  const auto pack = [&](int64_t head, int, std::byte* out) {
+    std::vector<float> values(static_cast<size_t>(count)), turned_values;
+    DequantizeRow(view.type, view.data.data() + head * stored_bytes, count, values.data());
+    if (turned) {
+      turned_values.resize(values.size());
+      for (int64_t i = 0; i < k; ++i) {
+        for (int64_t j = 0; j < n; ++j) turned_values[j * k + i] = values[i * n + j];
+      }
+      values.swap(turned_values);
+    }
+    std::vector<uint8_t> plain(static_cast<size_t>(count * PlainBytes(half.first.format)));
+    StorePlain(values, half.first.format, plain.data());
+    const std::span<const uint8_t> part(plain);
+    cuda::PackWeights(half.first.format, n, k, false, std::span(&part, 1), std::span(out, static_cast<size_t>(bytes)));
+    std::memset(out + bytes, 0, static_cast<size_t>(half.head_bytes - bytes));
+  };
+  SLUICE_RETURN_IF_ERROR(upload_.Send(half.data.as<std::byte>(), num_heads, half.head_bytes, pack));
   return half;
 }
 
@@ -217,23 +258,11 @@ absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView&
                                                  heads.qk_rope_head_dim, " and ", heads.v_head_dim, " over latents of ",
                                                  heads.kv_lora_rank, "; on a GPU all must be multiples of 8"));
   }
-  const auto floats = [](const TensorView& view) {
-    const std::vector<uint8_t> bytes = Converted(view, WeightFormat::kF32);
-    std::vector<float> values(bytes.size() / sizeof(float));
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  };
-  const int32_t nope = heads.qk_nope_head_dim, latent = heads.kv_lora_rank;
-  const std::vector<float> key = floats(key_up);
-  std::vector<float> turned(key.size());  // [head][latent][nope]
-  for (int64_t h = 0; h < heads.num_heads; ++h) {
-    for (int64_t n = 0; n < nope; ++n) {
-      for (int64_t l = 0; l < latent; ++l) turned[(h * latent + l) * nope + n] = key[(h * nope + n) * latent + l];
-    }
-  }
   auto up = std::make_unique<CudaMlaUp>();
-  SLUICE_ASSIGN_OR_RETURN(up->key_, Heads(turned, heads.num_heads, latent, nope));
-  SLUICE_ASSIGN_OR_RETURN(up->value_, Heads(floats(value_up), heads.num_heads, heads.v_head_dim, latent));
+  SLUICE_ASSIGN_OR_RETURN(up->key_,
+                          Heads(key_up, heads.num_heads, heads.kv_lora_rank, heads.qk_nope_head_dim, /*turned=*/true));
+  SLUICE_ASSIGN_OR_RETURN(up->value_,
+                          Heads(value_up, heads.num_heads, heads.v_head_dim, heads.kv_lora_rank, /*turned=*/false));
   return up;
 }
 

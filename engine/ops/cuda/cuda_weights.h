@@ -14,6 +14,7 @@
 #include "engine/ops/cuda/kernels/qkv.h"
 #include "engine/ops/cuda/kernels/types.h"
 #include "engine/ops/cuda/kernels/weight_format.h"
+#include "engine/ops/cuda/weight_upload.h"
 #include "engine/ops/ops.h"
 
 namespace sluice {
@@ -106,10 +107,12 @@ inline const float* DataOf(const VectorWeights* v) {
 }
 
 // Errors: those of engine/ops/validate.h, UNIMPLEMENTED for shapes that the kernels do not take, RESOURCE_EXHAUSTED.
+// What is returned is on its way to the device, in stream order; sources have been read.
 class WeightLoader {
  public:
-  // kF32 activations: every matrix becomes f32.
-  WeightLoader(Device* device, cuda::Element activations) : device_(device), activations_(activations) {}
+  // kF32 activations: every matrix becomes f32. num_threads pack matrices, the caller's among them.
+  WeightLoader(Device* device, cuda::Element activations, int32_t num_threads)
+      : device_(device), activations_(activations), upload_(device, num_threads) {}
 
   absl::StatusOr<std::unique_ptr<CudaLinear>> Linear(std::span<const TensorView> parts, LinearLayout layout);
   absl::StatusOr<std::unique_ptr<CudaExperts>> Experts(std::span<const std::vector<TensorView>> experts,
@@ -118,6 +121,9 @@ class WeightLoader {
                                                    const MlaShape& heads);
   absl::StatusOr<std::unique_ptr<CudaVector>> Vector(std::span<const float> values);
   absl::StatusOr<std::unique_ptr<CudaRope>> Rope(const RopeTable& table);
+
+  // Once everything is loaded: waits for it, ends the threads.
+  absl::Status Finish() { return upload_.Finish(); }
 
   // What a tensor takes as a weight, padding aside; 0 where its type does not tell.
   int64_t LeastBytes(const TensorView& tensor) const;
@@ -129,13 +135,14 @@ class WeightLoader {
   cuda::WeightFormat FormatOf(TensorType type, bool precise) const;
   cuda::WeightFormat CommonFormat(std::span<const TensorView> parts, bool precise) const;
   absl::StatusOr<CudaLinear::Piece> Piece(std::span<const TensorView> parts, cuda::WeightFormat format, bool gated);
-  // Packs [n, k] matrices of f32 one after the other.
-  absl::StatusOr<CudaMlaUp::Half> Heads(std::span<const float> values, int32_t num_heads, int32_t n, int32_t k);
-  void Pack(std::span<const TensorView> parts, cuda::WeightFormat format, const cuda::WeightMatrix& matrix,
-            std::span<std::byte> to);
+  // The matrices of all heads, [n, k] each, or [k, n] if they are to be `turned`.
+  absl::StatusOr<CudaMlaUp::Half> Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k, bool turned);
+  // Sends the matrix that `parts` make to `to`.
+  absl::Status Pack(std::span<const TensorView> parts, const cuda::WeightMatrix& matrix, std::byte* to);
 
   Device* const device_;
   const cuda::Element activations_;
+  WeightUpload upload_;
   int64_t widened_bytes_ = 0;
 };
 

@@ -63,13 +63,6 @@ class TileWriter {
   // Of the step that has `k`.
   std::byte* Payload(int k) { return tile_ + layout_.header_bytes + k / kStepK * layout_.payload_bytes; }
 
-  void Put16(int r, int k, const uint8_t* values) {
-    const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    std::byte* registers = Payload(k) + (p.mma * 32 + p.lane) * 16;
-    std::memcpy(registers + p.reg * 4, values, 4);
-    std::memcpy(registers + p.reg * 4 + 8, values + 4, 4);
-  }
-
   void Put8(int r, int k, const uint8_t* values) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
     std::byte* registers = Payload(k) + (p.mma / 2 * 32 + p.lane) * 16 + p.mma % 2 * 8;
@@ -169,10 +162,6 @@ void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
 // Row r of a tile, from the file's bytes at `source`: `valid` values of k, the others are padding.
 void PackRow(WeightFormat format, const uint8_t* source, int r, int valid, TileWriter& tile) {
   switch (format) {
-    case WeightFormat::kBF16:
-    case WeightFormat::kF16:
-      for (int k = 0; k < valid; k += 4) tile.Put16(r, k, source + 2 * k);
-      return;
     case WeightFormat::kQ8_0:
     case WeightFormat::kQ4_0:
     case WeightFormat::kQ4_1:
@@ -184,36 +173,52 @@ void PackRow(WeightFormat format, const uint8_t* source, int r, int valid, TileW
       return PackBlockQ4_K(source, r, tile);
     case WeightFormat::kQ6_K:
       return PackBlockQ6_K(source, r, tile);
+    case WeightFormat::kBF16:
+    case WeightFormat::kF16:
     case WeightFormat::kF32:
       break;
   }
-  SLUICE_CHECK(false && "f32 has no tiles");
+  SLUICE_CHECK(false && "not of blocks");
 }
 
-// The rows of all parts, by index.
-class SourceRows {
- public:
-  SourceRows(std::span<const std::span<const uint8_t>> parts, int64_t row_bytes) {
-    for (const std::span<const uint8_t> part : parts) {
-      SLUICE_CHECK(row_bytes == 0 || part.size() % row_bytes == 0);
-      for (int64_t at = 0; at < static_cast<int64_t>(part.size()); at += row_bytes) rows_.push_back(part.data() + at);
+using TileRows = std::span<const uint8_t* const, kTileRows>;
+
+void PackBlocks(WeightFormat format, int32_t k, TileRows rows, std::byte* packed) {
+  const SourceBlock block = SourceBlockOf(format);
+  const TileLayout layout = TileLayoutOf(format);
+  std::memset(packed, 0, static_cast<size_t>(RowTileBytes(format, k)));
+  for (int32_t k0 = 0; k0 < k; k0 += layout.k(), packed += layout.bytes()) {
+    TileWriter tile(layout, packed);
+    for (int r = 0; r < kTileRows; ++r) {
+      if (rows[r] == nullptr) continue;
+      const uint8_t* source = rows[r] + int64_t{k0} / block.elems * block.bytes;
+      PackRow(format, source, r, k - k0 < layout.k() ? k - k0 : layout.k(), tile);
     }
   }
-  int64_t size() const { return static_cast<int64_t>(rows_.size()); }
-  const uint8_t* operator[](int64_t row) const { return rows_[row]; }
+}
 
- private:
-  std::vector<const uint8_t*> rows_;
-};
-
-void PackF32(const SourceRows& rows, int32_t n, int32_t k, bool gated, std::byte* packed) {
-  for (int32_t row_tile = 0; row_tile < RowTiles(n, gated); ++row_tile) {
-    for (int r = 0; r < kTileRows; ++r) {
-      const int32_t row = UnpackedRow(row_tile, r, n, gated);
-      if (row < 0) continue;
-      for (int64_t i = 0; i < k; ++i)
-        std::memcpy(packed + ((row_tile * int64_t{k} + i) * kTileRows + r) * 4, rows[row] + i * 4, 4);
+// A lane's 16 bytes of an mma hold four values of row g and four of row g + 8, in pairs that take turns.
+void Pack16(int32_t k, TileRows rows, std::byte* packed) {
+  constexpr int kFours = kStepK / 4, kBytes = 2 * kTileRows * kStepK;
+  const int32_t steps = (k + kStepK - 1) / kStepK;
+  if (k % kStepK != 0) std::memset(packed + int64_t{steps - 1} * kBytes, 0, kBytes);
+  for (int g = 0; g < 8; ++g) {
+    for (int32_t four = 0; four < k / 4; ++four) {
+      uint32_t low[2] = {}, high[2] = {};
+      if (rows[g] != nullptr) std::memcpy(low, rows[g] + int64_t{four} * 8, 8);
+      if (rows[g + 8] != nullptr) std::memcpy(high, rows[g + 8] + int64_t{four} * 8, 8);
+      const uint32_t registers[4] = {low[0], high[0], low[1], high[1]};
+      const FragmentPlace p = FragmentPlaceOf(g, four % kFours * 4);
+      std::memcpy(packed + int64_t{four / kFours} * kBytes + (p.mma * 32 + p.lane) * 16, registers, 16);
     }
+  }
+}
+
+void PackF32(int32_t k, TileRows rows, std::byte* packed) {
+  std::memset(packed, 0, static_cast<size_t>(RowTileBytes(WeightFormat::kF32, k)));
+  for (int r = 0; r < kTileRows; ++r) {
+    if (rows[r] == nullptr) continue;
+    for (int64_t i = 0; i < k; ++i) std::memcpy(packed + (i * kTileRows + r) * 4, rows[r] + i * 4, 4);
   }
 }
 
@@ -221,33 +226,47 @@ void PackF32(const SourceRows& rows, int32_t n, int32_t k, bool gated, std::byte
 
 int64_t PackedBytes(WeightFormat format, int32_t n, int32_t k, bool gated) {
   CheckShape(format, n, k, gated);
-  if (format == WeightFormat::kF32) return int64_t{RowTiles(n, gated)} * k * kTileRows * 4;
+  return RowTiles(n, gated) * RowTileBytes(format, k);
+}
+
+int64_t RowTileBytes(WeightFormat format, int32_t k) {
+  if (format == WeightFormat::kF32) return int64_t{k} * kTileRows * 4;
   const TileLayout layout = TileLayoutOf(format);
-  return int64_t{RowTiles(n, gated)} * KTiles(layout, k) * layout.bytes();
+  return int64_t{KTiles(layout, k)} * layout.bytes();
+}
+
+void PackRowTile(WeightFormat format, int32_t k, std::span<const uint8_t* const, kTileRows> rows, std::byte* packed) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return PackF32(k, rows, packed);
+    case WeightFormat::kBF16:
+    case WeightFormat::kF16:
+      return Pack16(k, rows, packed);
+    default:
+      return PackBlocks(format, k, rows, packed);
+  }
 }
 
 void PackWeights(WeightFormat format, int32_t n, int32_t k, bool gated, std::span<const std::span<const uint8_t>> parts,
                  std::span<std::byte> packed) {
   SLUICE_CHECK(static_cast<int64_t>(packed.size()) == PackedBytes(format, n, k, gated));
-  const SourceBlock block = SourceBlockOf(format);
-  const SourceRows rows(parts, int64_t{k} / block.elems * block.bytes);
-  SLUICE_CHECK(k == 0 || rows.size() == n);
   SLUICE_CHECK(!gated || (parts.size() == 2 && parts[0].size() == parts[1].size()));
-  std::memset(packed.data(), 0, packed.size());
-  if (format == WeightFormat::kF32) return PackF32(rows, n, k, gated, packed.data());
-
-  const TileLayout layout = TileLayoutOf(format);
-  std::byte* at = packed.data();
+  const SourceBlock block = SourceBlockOf(format);
+  const int64_t row_bytes = int64_t{k} / block.elems * block.bytes;
+  if (row_bytes == 0) return;
+  std::vector<const uint8_t*> stored;
+  for (const std::span<const uint8_t> part : parts) {
+    SLUICE_CHECK(part.size() % row_bytes == 0);
+    for (int64_t at = 0; at < static_cast<int64_t>(part.size()); at += row_bytes) stored.push_back(part.data() + at);
+  }
+  SLUICE_CHECK(static_cast<int64_t>(stored.size()) == n);
   for (int32_t row_tile = 0; row_tile < RowTiles(n, gated); ++row_tile) {
-    for (int32_t k0 = 0; k0 < k; k0 += layout.k(), at += layout.bytes()) {
-      TileWriter tile(layout, at);
-      for (int r = 0; r < kTileRows; ++r) {
-        const int32_t row = UnpackedRow(row_tile, r, n, gated);
-        if (row < 0) continue;
-        const uint8_t* source = rows[row] + int64_t{k0} / block.elems * block.bytes;
-        PackRow(format, source, r, k - k0 < layout.k() ? k - k0 : layout.k(), tile);
-      }
+    std::array<const uint8_t*, kTileRows> rows;
+    for (int r = 0; r < kTileRows; ++r) {
+      const int32_t row = UnpackedRow(row_tile, r, n, gated);
+      rows[r] = row >= 0 ? stored[row] : nullptr;
     }
+    PackRowTile(format, k, rows, packed.data() + row_tile * RowTileBytes(format, k));
   }
 }
 
