@@ -1,6 +1,7 @@
 #include "engine/model/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,20 @@ std::string Describe(const AttentionMask& mask) {
   return "";
 }
 
+std::string Describe(const QkNormSpec& norm) {
+  switch (norm.kind) {
+    case QkNormKind::kNone:
+      return "";
+    case QkNormKind::kPerHead:
+      return ", qk norm";
+    case QkNormKind::kFullWidth:
+      return ", qk norm over all heads";
+    case QkNormKind::kL2PerHead:
+      return ", qk norm without weights";
+  }
+  return "";
+}
+
 std::string Describe(const AttentionSpec& attention) {
   std::string text;
   if (const Gqa* gqa = std::get_if<Gqa>(&attention.kind)) {
@@ -50,7 +65,7 @@ std::string Describe(const AttentionSpec& attention) {
     text =
         absl::StrCat(kind, ": ", gqa->num_heads, " heads, ", gqa->num_kv_heads, " kv heads, head dim ", gqa->head_dim);
     if (gqa->value_head_dim != gqa->head_dim) absl::StrAppend(&text, ", value dim ", gqa->value_head_dim);
-    if (gqa->qk_norm.kind != QkNormKind::kNone) absl::StrAppend(&text, ", qk norm");
+    absl::StrAppend(&text, Describe(gqa->qk_norm));
   } else {
     const Mla& mla = std::get<Mla>(attention.kind);
     text = absl::StrCat("mla: ", mla.num_heads, " heads, latent ", mla.kv_lora_rank, " + rope ", mla.qk_rope_head_dim);
@@ -64,10 +79,25 @@ std::string Describe(const AttentionSpec& attention) {
   return text;
 }
 
+// Nothing for the usual one.
+std::string Describe(const FfnActivation& activation) {
+  switch (activation.kind) {
+    case ActivationKind::kSilu:
+      return "";
+    case ActivationKind::kGeluTanh:
+      return ", gelu by tanh";
+    case ActivationKind::kGeluErf:
+      return ", gelu";
+    case ActivationKind::kSwigluOai:
+      return absl::StrCat(", swiglu limited to ", activation.limit);
+  }
+  return "";
+}
+
 std::string Describe(const std::variant<DenseFfn, MoeFfn>& ffn) {
   if (const DenseFfn* dense = std::get_if<DenseFfn>(&ffn)) {
     return absl::StrCat("dense: width ", dense->intermediate_size, dense->gated ? ", gated" : "",
-                        dense->bias ? ", biases" : "");
+                        Describe(dense->activation), dense->bias ? ", biases" : "");
   }
   const MoeFfn& moe = std::get<MoeFfn>(ffn);
   std::string text = absl::StrCat("moe: ", moe.routing.num_experts, " experts of width ", moe.expert_intermediate_size,
@@ -78,7 +108,11 @@ std::string Describe(const std::variant<DenseFfn, MoeFfn>& ffn) {
   if (moe.shared_intermediate_size.has_value()) {
     absl::StrAppend(&text, ", shared expert of width ", *moe.shared_intermediate_size);
   }
-  return text;
+  if (moe.routing.score == MoeScore::kSigmoid) absl::StrAppend(&text, ", sigmoid scores");
+  if (moe.selection_bias) absl::StrAppend(&text, ", selection bias");
+  if (moe.routing.routed_scale != 1) absl::StrAppend(&text, ", scale ", moe.routing.routed_scale);
+  if (moe.weight_on_input) absl::StrAppend(&text, ", weights on inputs");
+  return absl::StrCat(text, Describe(moe.activation), moe.router_bias || moe.expert_bias ? ", biases" : "");
 }
 
 std::vector<std::string> DescribeKvGroups(const ModelSpec& spec, const KvGroups& groups) {
@@ -115,6 +149,33 @@ int64_t NumActive(const ModelSpec& spec) {
   return active;
 }
 
+// By how much the longest wavelength of the table is longer than the base formula makes it: the formula's frequencies
+// are powers of one number, beginning with 1.
+double StretchOf(const RopeTable& table) {
+  const size_t last = table.inv_freq.size() - 1;
+  const double ratio = last == 0 ? 1 : double{table.inv_freq[1]} / table.inv_freq[0];
+  return std::pow(ratio, double(last)) / table.inv_freq[last];
+}
+
+// "rope stretched by 40", "rope by the length of the sequence"; once for each kind that occurs.
+void AddRopeFeatures(const ModelSpec& spec, std::vector<std::string>* features) {
+  if (spec.rope_tables.size() > 1) features->push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
+  const auto add = [&](const std::string& feature) {
+    if (std::find(features->begin(), features->end(), feature) == features->end()) features->push_back(feature);
+  };
+  for (const RopeTable& table : spec.rope_tables) {
+    if (table.depends_on_length()) {
+      add("rope by the length of the sequence");
+    } else if (const double stretch = StretchOf(table); stretch > 1.001) {
+      add(absl::StrFormat("rope stretched by %.4g", stretch));
+    }
+    if (table.attention_factor != 1) add(absl::StrFormat("rope magnitude %.5g", table.attention_factor));
+  }
+  if (LongestContext(spec) > spec.max_position) {
+    add(absl::StrCat("dynamic rope stretches to ", FormatCount(LongestContext(spec)), " tokens"));
+  }
+}
+
 std::vector<std::string> Features(const ModelSpec& spec) {
   std::vector<std::string> features;
   if (spec.tied_embeddings) {
@@ -122,20 +183,14 @@ std::vector<std::string> Features(const ModelSpec& spec) {
     features.push_back(absl::StrCat("tied embeddings (save ", FormatCount(saved), " parameters)"));
   }
   if (spec.position_embedding == PositionEmbedding::kLearned) features.push_back("learned positions");
-  if (spec.rope_tables.size() > 1) features.push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
+  AddRopeFeatures(spec, &features);
+  if (spec.final_norm.kind == NormKind::kLayer) features.push_back("layer norms");
   if (spec.embedding_scale != 1) features.push_back(absl::StrCat("embedding scale ", spec.embedding_scale));
   if (spec.logit_scale != 1) features.push_back(absl::StrCat("logit scale ", spec.logit_scale));
   if (spec.final_softcap.has_value()) features.push_back(absl::StrCat("final softcap ", *spec.final_softcap));
   const auto any = [&](auto predicate) { return std::any_of(spec.layers.begin(), spec.layers.end(), predicate); };
   if (any([](const LayerSpec& l) { return l.post_attn.has_value() || l.post_ffn.has_value(); })) {
     features.push_back("norms after attention and ffn");
-  }
-  if (std::any_of(spec.rope_tables.begin(), spec.rope_tables.end(),
-                  [](const RopeTable& table) { return table.depends_on_length(); })) {
-    features.push_back("rope by the length of the sequence");
-  }
-  if (LongestContext(spec) > spec.max_position) {
-    features.push_back(absl::StrCat("dynamic rope stretches to ", FormatCount(LongestContext(spec)), " tokens"));
   }
   if (any([](const LayerSpec& l) { return l.attention.query_temperature.has_value(); })) {
     features.push_back("query temperature");

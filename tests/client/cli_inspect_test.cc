@@ -27,6 +27,116 @@ Json InspectJson(const std::string& config, std::vector<std::string> flags = {})
   return Json::parse(output.out, nullptr, false);
 }
 
+// Parameters as the class in transformers that the config makes has them; two bytes for each cached value.
+TEST(Inspect, EveryFamilyAtItsRealSize) {
+  struct Published {
+    std::string config;
+    int64_t num_parameters, kv_bytes_per_token;
+    std::vector<std::string> words;
+  };
+  const Published models[] = {
+      {"gpt2-124m",
+       124'439'808,
+       36'864,
+       {"12 x mha: 12 heads", "no rope, biases", "gelu by tanh, biases", "learned positions, layer norms"}},
+      {"llama-2-7b",
+       6'738'415'616,
+       524'288,
+       {"32 x mha: 32 heads, 32 kv heads, head dim 128\n", "width 11008, gated\n"}},
+      {"llama-2-13b", 13'015'864'320, 819'200, {"40 x mha: 40 heads", "width 13824, gated\n"}},
+      {"llama-3-70b", 70'553'706'496, 327'680, {"80 x gqa: 64 heads, 8 kv heads"}},
+      {"llama-3.1-8b", 8'030'261'248, 131'072, {"32 x gqa: 32 heads, 8 kv heads", "rope stretched by 8\n"}},
+      {"llama-3.2-1b",
+       1'235'814'400,
+       32'768,
+       {"tied embeddings (save 262,668,288 parameters), rope stretched by 32\n"}},
+      {"llama4-scout",
+       107'769'861'120,
+       196'608,
+       {"36 x gqa: 40 heads, 8 kv heads, head dim 128, qk norm without weights, chunk 8192\n",
+        "12 x gqa: 40 heads, 8 kv heads, head dim 128, no rope\n",
+        "48 x moe: 16 experts of width 8192, 1 per token, shared expert of width 8192, sigmoid scores, weights on "
+        "inputs\n",
+        "rope stretched by 16, query temperature\n"}},
+      {"llama4-maverick",
+       400'711'848'960,
+       196'608,
+       {"24 x dense: width 16384", "24 x moe: 128 experts", "head dim 128, chunk 8192\n"}},
+      {"mistral-7b-v0.1", 7'241'732'096, 131'072, {"window 4096\n"}},
+      {"mistral-nemo-12b", 12'247'782'400, 163'840, {"40 x gqa: 32 heads, 8 kv heads, head dim 128\n"}},
+      {"mixtral-8x7b", 46'702'792'704, 131'072, {"32 x moe: 8 experts of width 14336, 2 per token\n"}},
+      {"qwen2.5-0.5b",
+       494'032'768,
+       12'288,
+       {"24 x gqa: 14 heads, 2 kv heads, head dim 64, biases\n", "tied embeddings"}},
+      {"qwen2.5-7b", 7'615'616'512, 57'344, {"28 x gqa: 28 heads, 4 kv heads, head dim 128, biases\n"}},
+      {"qwen3-0.6b", 596'049'920, 114'688, {"head dim 128, qk norm\n", "tied embeddings"}},
+      {"qwen3-8b", 8'190'735'360, 147'456, {"head dim 128, qk norm\n"}},
+      {"qwen3-30b-a3b", 30'532'122'624, 98'304, {"48 x moe: 128 experts of width 768, 8 per token\n", "qk norm\n"}},
+      {"gemma2-27b",
+       27'227'128'320,
+       376'832,
+       {"23 x gqa: 32 heads, 16 kv heads, head dim 128, window 4096, softcap 50\n", "gated, gelu by tanh\n",
+        "embedding scale 67.8822, final softcap 30, norms after attention and ffn\n"}},
+      {"gemma3-1b",
+       999'885'952,
+       26'624,
+       {"22 x mqa: 4 heads, 1 kv heads, head dim 256, qk norm, window 512\n",
+        "4 x mqa: 4 heads, 1 kv heads, head dim 256, qk norm\n", "2 rope tables, embedding scale"}},
+      {"gemma3-4b",
+       3'880'263'168,
+       139'264,
+       {"29 x gqa: 8 heads, 4 kv heads, head dim 256, qk norm, window 1024\n", "2 rope tables, rope stretched by 8"}},
+      {"gemma3-27b",
+       27'009'346'304,
+       507'904,
+       {"52 x gqa: 32 heads, 16 kv heads, head dim 128, qk norm, window 1024\n"}},
+      {"olmo2-7b", 7'298'617'344, 524'288, {"qk norm over all heads\n", "norms after attention and ffn\n"}},
+      {"gpt-oss-20b",
+       20'914'757'184,
+       49'152,
+       {"12 x gqa: 64 heads, 8 kv heads, head dim 64, window 128, sinks, biases\n",
+        "24 x moe: 32 experts of width 2880, 4 per token, swiglu limited to 7, biases\n",
+        "rope stretched by 32, rope magnitude 1.3466\n"}},
+      {"gpt-oss-120b", 116'829'156'672, 73'728, {"36 x moe: 128 experts of width 2880"}},
+      {"deepseek-v2-lite",
+       15'706'484'224,
+       31'104,
+       {"27 x mla: 16 heads, latent 512 + rope 64\n",
+        "26 x moe: 64 experts of width 1408, 6 per token, shared expert of width 2816\n", "rope stretched by 40\n"}},
+      {"deepseek-v2",
+       235'741'434'880,
+       69'120,
+       {"60 x mla: 128 heads, latent 512 + rope 64, q latent 1536\n",
+        "6 per token from 3 of 8 groups, shared expert of width 3072, scale 16\n"}},
+      {"deepseek-v3",
+       671'026'419'200,
+       70'272,
+       {"8 per token from 4 of 8 groups, shared expert of width 2048, sigmoid scores, selection bias, scale 2.5\n"}},
+      {"kimi-k2",
+       1'026'408'232'448,
+       70'272,
+       {"61 x mla: 64 heads",
+        "60 x moe: 384 experts of width 2048, 8 per token, shared expert of width 2048, sigmoid scores, selection "
+        "bias, scale 2.827\n"}},
+      {"smollm2-135m", 134'515'008, 23'040, {"30 x gqa: 9 heads, 3 kv heads, head dim 64\n", "tied embeddings"}},
+      {"smollm3-3b",
+       3'075'098'624,
+       73'728,
+       {"27 x gqa: 16 heads, 4 kv heads, head dim 128\n", "9 x gqa: 16 heads, 4 kv heads, head dim 128, no rope\n"}},
+      {"phi-3-mini-4k", 3'821'079'552, 393'216, {"32 x mha: 32 heads, 32 kv heads, head dim 96, window 2047\n"}},
+  };
+  for (const Published& model : models) {
+    const Json json = InspectJson(model.config + ".json");
+    EXPECT_EQ(json["num_parameters"], model.num_parameters) << model.config;
+    EXPECT_EQ(json["kv_bytes_per_token"], model.kv_bytes_per_token) << model.config;
+    const Output text = Inspect(model.config + ".json", {});
+    for (const std::string& word : model.words) {
+      EXPECT_NE(text.out.find(word), std::string::npos) << word << " in\n" << text.out;
+    }
+  }
+}
+
 TEST(Inspect, LlamaThreeWithGroupedAllAndOneKeyValueHead) {
   const std::vector<std::string> context = {"--context", "131072"};
   Json json = InspectJson("llama-3-70b.json", context);
@@ -78,7 +188,7 @@ TEST(Inspect, TextNamesArchitectureParametersAndBytes) {
 TEST(Inspect, WhatTiedEmbeddingsSave) {
   const Json json = InspectJson("llama-3.2-1b.json");
   EXPECT_EQ(json["num_parameters"], 1'235'814'400);
-  EXPECT_EQ(json["features"], Json::array({"tied embeddings (save 262,668,288 parameters)"}));
+  EXPECT_EQ(json["features"], Json::array({"tied embeddings (save 262,668,288 parameters)", "rope stretched by 32"}));
 }
 
 TEST(Inspect, WidthsOfTheFirstLlamas) {
