@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "tests/model/toy_model.h"
@@ -32,7 +33,7 @@ struct StubCache : KvCache {
 
 // One BeginStep and what followed it.
 struct Noted {
-  std::vector<int32_t> token_ids, positions, row_starts, context_lens, logits_rows;
+  std::vector<int32_t> token_ids, token_sources, positions, row_starts, context_lens, logits_rows;
   std::vector<int32_t> slot_mapping, block_tables;
   int32_t block_table_stride = 0;
   int num_layers = 0;
@@ -78,6 +79,7 @@ class NotingOps : public Ops {
     const auto copy = [](std::span<const int32_t> s) { return std::vector<int32_t>(s.begin(), s.end()); };
     Noted& noted = notes_.emplace_back();
     noted.token_ids = copy(batch.token_ids);
+    noted.token_sources = copy(batch.token_sources);
     noted.positions = copy(batch.positions);
     noted.row_starts = copy(batch.row_starts);
     noted.context_lens = copy(batch.context_lens);
@@ -119,11 +121,28 @@ class NotingOps : public Ops {
   absl::Status CopyLogits(int32_t, std::span<float>) override { return absl::OkStatus(); }
   absl::Status CopyActivations(const Activations&, int64_t, std::span<float>) override { return absl::OkStatus(); }
 
+  bool runs_ahead() const override { return runs_ahead_; }
+  absl::Status LaunchSample(std::span<const SampleRow> rows) override {
+    EXPECT_LT(under_way_.size(), 2u);
+    std::vector<SampleResult>& results = under_way_.emplace_back(rows.size());
+    return Sample(rows, results);
+  }
+  absl::Status TakeSamples(std::span<SampleResult> results) override {
+    EXPECT_EQ(results.size(), under_way_.front().size());
+    std::ranges::move(under_way_.front(), results.begin());
+    under_way_.pop_front();
+    return absl::OkStatus();
+  }
+
   void Break() { fault_ = true; }
+  void RunAhead() { runs_ahead_ = true; }
+  size_t num_under_way() const { return under_way_.size(); }
 
  private:
   std::vector<Noted>& notes_;
+  std::deque<std::vector<SampleResult>> under_way_;
   bool fault_ = false;
+  bool runs_ahead_ = false;
 };
 
 class RunnerTest : public ::testing::Test {
@@ -280,6 +299,64 @@ TEST_F(RunnerTest, MoreLogitsThanFitAreTakenInTurnsAndAnswersKeepTheirPlaces) {
   EXPECT_EQ(notes_[1].logprobs[0].logits_row, 1);
   EXPECT_EQ(notes_[1].logprobs[0].token, 14);
   EXPECT_EQ(notes_[1].logprobs[0].num_top, 4);
+}
+
+TEST_F(RunnerTest, AStepIsLaunchedWithTokensThatOnlyTheDeviceKnows) {
+  ops_->RunAhead();
+  SamplingParams params;
+  StepPlan first = EightRows(), second = EightRows();
+  first.logits_rows = second.logits_rows = {6, 7};
+  for (StepPlan* plan : {&first, &second}) {
+    for (const int32_t index : {0, 1}) {
+      SampleEntry& entry = plan->samples.emplace_back();
+      entry.logits_index = index;
+      entry.params = &params;
+    }
+  }
+  second.token_sources = {-1, -1, -1, -1, -1, -1, 1, 0};
+  ASSERT_TRUE(runner_->Launch(first).ok());
+  ASSERT_TRUE(runner_->Launch(second).ok());
+  EXPECT_EQ(ops_->num_under_way(), 2u);
+  EXPECT_TRUE(notes_[0].token_sources.empty());
+  EXPECT_EQ(notes_[1].token_sources, second.token_sources);
+  for (int i = 0; i < 2; ++i) {
+    const absl::StatusOr<StepResult> result = runner_->Take();
+    ASSERT_TRUE(result.ok());
+    ASSERT_EQ(result->samples.size(), 2u);
+    EXPECT_EQ(result->samples[0].token, 1006);
+    EXPECT_EQ(result->samples[1].token, 1007);
+  }
+}
+
+TEST_F(RunnerTest, AStepThatIsWaitedForTakesTheOneBeforeFirstAndGivesTheNextItsTokens) {
+  ops_->RunAhead();
+  SamplingParams params;
+  StepPlan simple = EightRows();
+  simple.logits_rows = {7};
+  simple.samples.emplace_back().params = &params;
+  StepPlan reporting = EightRows();  // two draws in two goes, one report on its prompt
+  reporting.logits_rows = {0, 1, 2, 3};
+  reporting.token_sources = {-1, -1, -1, -1, -1, -1, -1, 0};
+  for (const int32_t index : {2, 3}) {
+    SampleEntry& entry = reporting.samples.emplace_back();
+    entry.logits_index = index;
+    entry.params = &params;
+  }
+  reporting.prompt_logprobs.emplace_back().num_top = 1;
+  StepPlan last = simple;
+  last.token_sources = {-1, -1, -1, -1, -1, -1, 0, 1};
+
+  ASSERT_TRUE(runner_->Launch(simple).ok());
+  EXPECT_EQ(ops_->num_under_way(), 1u);
+  ASSERT_TRUE(runner_->Launch(reporting).ok());
+  EXPECT_EQ(ops_->num_under_way(), 0u);
+  EXPECT_EQ(notes_[1].token_ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 1007}));
+  EXPECT_TRUE(notes_[1].token_sources.empty());
+  EXPECT_EQ(runner_->Take()->samples[0].token, 1007);
+  ASSERT_TRUE(runner_->Launch(last).ok());
+  EXPECT_EQ(notes_.back().token_ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 1002, 1003}));
+  EXPECT_EQ(runner_->Take()->prompt_logprobs[0].rank, 2000);
+  EXPECT_EQ(runner_->Take()->samples[0].token, 1007);
 }
 
 TEST_F(RunnerTest, AFaultOfTheDeviceComesBack) {
