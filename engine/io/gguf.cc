@@ -222,12 +222,6 @@ absl::StatusOr<std::optional<absl::string_view>> Gguf::FindString(absl::string_v
 absl::StatusOr<std::optional<std::vector<int64_t>>> Gguf::FindIntArray(absl::string_view key) const {
   return IfPresent(key, GetIntArray(key));
 }
-absl::StatusOr<std::optional<std::vector<float>>> Gguf::FindFloatArray(absl::string_view key) const {
-  return IfPresent(key, GetFloatArray(key));
-}
-absl::StatusOr<std::optional<std::vector<absl::string_view>>> Gguf::FindStringArray(absl::string_view key) const {
-  return IfPresent(key, GetStringArray(key));
-}
 
 const TensorView* Gguf::FindTensor(absl::string_view name) const {
   const auto found = tensor_index_.find(name);

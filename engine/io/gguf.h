@@ -61,8 +61,6 @@ class Gguf {
   absl::StatusOr<std::vector<float>> GetFloatArray(absl::string_view key) const;
   absl::StatusOr<std::vector<absl::string_view>> GetStringArray(absl::string_view key) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> FindIntArray(absl::string_view key) const;
-  absl::StatusOr<std::optional<std::vector<float>>> FindFloatArray(absl::string_view key) const;
-  absl::StatusOr<std::optional<std::vector<absl::string_view>>> FindStringArray(absl::string_view key) const;
   // One integer in [min, max] per layer: from an array of `num_layers`, or a single number for all
   // (attention.head_count_kv comes both ways). Refuses more than 65,536 layers.
   absl::StatusOr<std::vector<int64_t>> GetIntPerLayer(absl::string_view key, int64_t num_layers, int64_t min,

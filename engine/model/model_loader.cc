@@ -137,7 +137,7 @@ absl::StatusOr<std::optional<TokenizerSpec>> OpenFolder(LoadedModel* model) {
   SLUICE_ASSIGN_OR_RETURN(model->spec, ReadModelSpec(config));
   SLUICE_ASSIGN_OR_RETURN(const QuantizationConfig quantization, ReadQuantizationConfig(config));
   model->naming = &architecture->config_tensors;
-  model->fp8_block = {quantization.block_rows, quantization.block_cols};
+  model->fp8_block = quantization.fp8_block;
   // Stored as plain bytes, which would be counted as what they are not.
   if (quantization.kind == Quantization::kMxfp4) model->weight_type = "MXFP4";
   SLUICE_RETURN_IF_ERROR(ReadFolderTensors(folder, model));

@@ -36,8 +36,7 @@ absl::StatusOr<QuantizationConfig> ReadQuantizationConfig(const ConfigJson& conf
                                                  "weights are supported with a factor per block only"));
   }
   quantization.kind = Quantization::kFp8Blocks;
-  quantization.block_rows = int32_t((*block)[0]);
-  quantization.block_cols = int32_t((*block)[1]);
+  quantization.fp8_block = {.rows = int32_t((*block)[0]), .cols = int32_t((*block)[1])};
   return quantization;
 }
 

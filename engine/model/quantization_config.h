@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/model/config_json.h"
+#include "engine/model/stored_matrix.h"
 
 namespace sluice {
 
@@ -13,10 +14,7 @@ enum class Quantization : uint8_t { kNone, kFp8Blocks, kMxfp4 };
 
 struct QuantizationConfig {
   Quantization kind = Quantization::kNone;
-  // kFp8Blocks: the matrix [out, in] is cut into blocks of so many rows and columns with a factor each; the last ones
-  // in a direction may be smaller.
-  int32_t block_rows = 128;
-  int32_t block_cols = 128;
+  Fp8BlockSize fp8_block;  // kFp8Blocks
 };
 
 // UNIMPLEMENTED for a method that is not in the list; INVALID_ARGUMENT for odd values. Both name file and key.

@@ -348,19 +348,9 @@ absl::string_view Tokenizer::TokenBytes(int32_t id) const {
   return absl::string_view(bytes_).substr(bytes_offsets_[id], bytes_offsets_[id + 1] - bytes_offsets_[id]);
 }
 
-std::optional<int32_t> Tokenizer::FindToken(absl::string_view text) const {
-  const auto it = std::find(tokens_.begin(), tokens_.end(), text);
-  if (it == tokens_.end()) return std::nullopt;
-  return static_cast<int32_t>(it - tokens_.begin());
-}
-
 bool Tokenizer::IsSpecial(int32_t id) const {
   return Contains(id) && (types_[id] == TokenType::kControl || types_[id] == TokenType::kUnknown) &&
          !rewritten_.contains(id);
-}
-
-bool Tokenizer::IsEndOfGeneration(int32_t id) const {
-  return std::binary_search(end_of_generation_ids_.begin(), end_of_generation_ids_.end(), id);
 }
 
 }  // namespace sluice

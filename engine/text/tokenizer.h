@@ -70,16 +70,12 @@ class Tokenizer {
   // whole characters). Empty for ids outside the vocabulary.
   absl::string_view TokenText(int32_t id) const;
   absl::string_view TokenBytes(int32_t id) const;
-  // The id of a token by the file's spelling, added or not; nullopt if there is none. Linear in the vocabulary.
-  std::optional<int32_t> FindToken(absl::string_view text) const;
 
   // Control and unknown tokens, except an added one that normalization rewrites: the reference knows special tokens by
   // their text, and no longer knows that one. False for ids outside the vocabulary.
   bool IsSpecial(int32_t id) const;
-  // Tokens after which the model has said all: eos, eot and eom of the file, and control tokens known to mean that by
-  // their text.
-  bool IsEndOfGeneration(int32_t id) const;
-  // The same as a list, ascending.
+  // Tokens after which the model has said all, ascending: eos, eot and eom of the file, and control tokens known to mean
+  // that by their text.
   absl::Span<const int32_t> end_of_generation_ids() const { return end_of_generation_ids_; }
 
   std::optional<int32_t> bos_id() const { return bos_id_; }

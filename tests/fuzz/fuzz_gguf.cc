@@ -25,9 +25,8 @@ void AskForEverything(const sluice::Gguf& gguf) {
                           "general.alignment", "split.count"}) {
     const auto text = gguf.FindString(key);
     if (text.ok() && text->has_value()) std::string copy(**text);
-    const auto strings = gguf.FindStringArray(key);
-    if (strings.ok() && strings->has_value()) {
-      for (absl::string_view element : **strings) std::string copy(element);
+    if (const auto strings = gguf.GetStringArray(key); strings.ok()) {
+      for (absl::string_view element : *strings) std::string copy(element);
     }
     gguf.GetInt(key, kMin, kMax).IgnoreError();
     gguf.GetUint(key).IgnoreError();

@@ -84,8 +84,8 @@ TEST(QuantizationConfigTest, Methods) {
       read(R"({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [64, 128]})");
   ASSERT_TRUE(fp8.ok()) << fp8.status();
   EXPECT_EQ(fp8->kind, Quantization::kFp8Blocks);
-  EXPECT_EQ(fp8->block_rows, 64);
-  EXPECT_EQ(fp8->block_cols, 128);
+  EXPECT_EQ(fp8->fp8_block.rows, 64);
+  EXPECT_EQ(fp8->fp8_block.cols, 128);
 }
 
 TEST(QuantizationConfigTest, WhatIsNotSupportedSaysWhatToDo) {

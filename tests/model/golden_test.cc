@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -84,13 +86,15 @@ RunnerOptions Options(const ModelSpec& spec) {
   return options;
 }
 
-absl::StatusOr<LoadedRunner> Load(const LoadedModel& model, Device device, std::optional<int32_t> num_blocks = {}) {
+absl::StatusOr<LoadedRunner> Load(const LoadedModel& model, Device device, std::optional<int32_t> num_blocks = {},
+                                  int32_t mla_expand_from = INT32_MAX) {
   auto tap = std::make_unique<LayerTap>(NewOps(device));
   LoadedRunner loaded{.runner = nullptr, .tap = tap.get()};
   absl::StatusOr<ModelWeights> weights = LoadWeights(model, tap.get());
   if (!weights.ok()) return weights.status();
   RunnerOptions options = Options(model.spec);
   options.num_blocks = num_blocks.value_or(options.num_blocks);
+  options.mla_expand_from = mla_expand_from;
   absl::StatusOr<std::unique_ptr<Runner>> runner =
       Runner::Create(std::move(tap), model.spec, *std::move(weights), options);
   if (!runner.ok()) return runner.status();
@@ -188,6 +192,17 @@ TEST_P(GoldenTest, LogitsFromTheGgufTwin) {
   const fs::path twin = fs::path(golden_.folder) / "model.gguf";
   if (!fs::exists(twin)) return;  // tests/goldens/models/README.md says why there is none
   ExpectGolden("gguf", twin, Device::kCpu);
+}
+
+// The absorbed form is the one that all other tests take.
+TEST_P(GoldenTest, LogitsOfTheExpandedFormOfLatentAttention) {
+  absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
+  ASSERT_TRUE(model.ok()) << model.status();
+  if (!std::holds_alternative<Mla>(model->spec.layers[0].attention.kind)) return;
+  const Comparison expanded = CompareWithGolden(Load(*model, Device::kCpu, {}, 1), golden_);
+  std::cout << "golden " << GetParam() << " expanded " << expanded.worst << std::endl;
+  EXPECT_LE(expanded.worst, kTolerance) << expanded.where;
+  EXPECT_NE(expanded.worst, CompareWithGolden(Load(*model, Device::kCpu), golden_).worst) << "it was not taken";
 }
 
 TEST_P(GoldenTest, AModelThatIsWrongFailsAndTheLayerThatIsWrongIsNamed) {

@@ -94,7 +94,7 @@ TEST(HfTokenizerTest, BosAndEosComeFromThePostProcessorOnly) {
   EXPECT_EQ(without->bos_id(), 6);
   EXPECT_EQ(without->eos_id(), 3);
   EXPECT_EQ(without->pad_id(), std::nullopt);
-  EXPECT_TRUE(without->IsEndOfGeneration(3));
+  EXPECT_THAT(without->end_of_generation_ids(), ::testing::Contains(3));
   json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"},
       {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "S", "type_id": 0}},
        {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"S": {"id": "S", "ids": [6]}}}]})");

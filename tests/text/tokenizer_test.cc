@@ -141,8 +141,6 @@ TEST(TokenizerTest, QuestionsAboutTokens) {
   EXPECT_FALSE(t->IsSpecial(user));
   EXPECT_FALSE(t->IsSpecial('a'));
   EXPECT_FALSE(t->IsSpecial(262));
-  EXPECT_EQ(t->FindToken("<|im_end|>"), kEnd);
-  EXPECT_EQ(t->FindToken("nothing"), std::nullopt);
   EXPECT_EQ(t->pad_id(), 0);
   EXPECT_EQ(t->bos_id(), std::nullopt);
   EXPECT_EQ(Encode(*t, "<tool>"), (Ids{user}));
@@ -157,8 +155,6 @@ TEST(TokenizerTest, EndOfGenerationIsKnownByIdAndByText) {
   v.spec.eos_id = kStart;
   v.spec.eom_id = 7;
   EXPECT_THAT(Make(v.spec)->end_of_generation_ids(), ElementsAre(7, kStart, kEnd, eot, end));
-  EXPECT_TRUE(Make(v.spec)->IsEndOfGeneration(eot));
-  EXPECT_FALSE(Make(v.spec)->IsEndOfGeneration('a'));
   const int32_t ret = v.Add("<|return|>", TokenType::kControl);
   EXPECT_THAT(Make(v.spec)->end_of_generation_ids(), ElementsAre(7, kStart, kEnd, eot, ret));
 }
