@@ -175,7 +175,7 @@ TEST(CpuAttention, LongContextsAgreeWithTheReference) {
 
 // Blocks that no later query can reach are given away and written by others.
 TEST(CpuAttention, NoBlockThatIsGoneIsRead) {
-  for (const AttentionMask& mask : kForgetfulMasks) {
+  for (const AttentionMask& mask : ForgetfulMasks()) {
     for (const auto& [block_size, kv] : {std::pair(16, KvDType::kF16), {32, KvDType::kF32}, {96, KvDType::kBF16}}) {
       SCOPED_TRACE(testing::Message() << int(mask.kind) << " " << mask.size << " in blocks of " << block_size);
       LayerConfig config;

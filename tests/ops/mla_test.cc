@@ -239,7 +239,7 @@ TEST(MlaTest, LongContextsGiveTheSameBitsHoweverTheWorkIsShared) {
 
 // Blocks that no later query can reach are given away and written by others.
 TEST(MlaTest, NoBlockThatIsGoneIsRead) {
-  for (const AttentionMask& mask : kForgetfulMasks) {
+  for (const AttentionMask& mask : ForgetfulMasks()) {
     for (const int32_t expand_from : {INT32_MAX, 1}) {
       for (const int block_size : {16, 32}) {
         SCOPED_TRACE(testing::Message() << int(mask.kind) << " " << mask.size << " in blocks of " << block_size
