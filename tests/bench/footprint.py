@@ -108,4 +108,5 @@ def main():
           f" weights {weights / MIB:.0f} + KV 256 + {(resident - weights - KV) / MIB:.0f} MiB (promised at most 150)")
 
 
-main()
+if __name__ == "__main__":
+    main()
