@@ -257,9 +257,10 @@ TEST_F(Cli, EveryCommandReportsAnUnreachableServer) {
     std::vector<std::string> arguments = command;
     arguments.insert(arguments.end(), {"--server", "127.0.0.1:1", "--admin", "127.0.0.1:1"});
     const Output output = RunSluice(arguments);
-    EXPECT_EQ(output.code, 64 + 14) << command[0];
-    EXPECT_EQ(output.out, "") << command[0];
-    EXPECT_EQ(output.err.rfind("sluice: UNAVAILABLE: 127.0.0.1:1: ", 0), 0u) << command[0] << ": " << output.err;
+    SCOPED_TRACE(command[0] + ": " + output.err);
+    EXPECT_EQ(output.code, 64 + 14);
+    EXPECT_EQ(output.out, "");
+    EXPECT_EQ(output.err.rfind("sluice: UNAVAILABLE: 127.0.0.1:1: ", 0), 0u);
   }
 }
 
