@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #if SLUICE_WITH_CUDA
+#include "engine/ops/cuda/cublaslt.h"
 #include "engine/ops/cuda/cuda_device.h"
 #include "engine/ops/cuda/cuda_ops.h"
 #endif
@@ -21,16 +22,17 @@ namespace {
 struct Abilities {
   const char* device;
   std::vector<std::string> activations, kv_types;
+  const char* gemm_library_with;  // the activations with which --gemm-library-from means something; null: none
 };
 
 const Abilities& OfCpu() {
-  static const auto* cpu = new Abilities{"cpu", {"int16", "int8", "f32"}, {"f16", "f32", "bf16"}};
+  static const auto* cpu = new Abilities{"cpu", {"int16", "int8", "f32"}, {"f16", "f32", "bf16"}, nullptr};
   return *cpu;
 }
 
 #if SLUICE_WITH_CUDA
 const Abilities& OfCuda() {
-  static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}};
+  static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}, "bf16"};
   return *cuda;
 }
 #endif
@@ -52,6 +54,12 @@ absl::Status Check(const Abilities& able, const ModelOptions& options) {
   }
   if (!Knows(able.kv_types, options.kv_dtype)) {
     return Refuse("--kv-dtype", options.kv_dtype, able.kv_types, able.device);
+  }
+  if (options.gemm_library_from != INT32_MAX &&
+      (able.gemm_library_with == nullptr ||
+       (options.activations != "auto" && options.activations != able.gemm_library_with))) {
+    return absl::InvalidArgumentError(absl::StrCat("--gemm-library-from: found '", options.gemm_library_from,
+                                                   "', expected never but on a GPU with --activations bf16"));
   }
   return absl::OkStatus();
 }
@@ -85,13 +93,29 @@ absl::StatusOr<ServingDevice> OpenCpu(const ModelOptions& options, int32_t num_t
 }
 
 #if SLUICE_WITH_CUDA
+absl::StatusOr<std::unique_ptr<GemmLibrary>> OpenLibrary() {
+  SLUICE_ASSIGN_OR_RETURN(const CublasLtApi api, LoadCublasLt());
+  return NewCublasLt(api);
+}
+
 absl::StatusOr<ServingDevice> OpenCuda(const ModelOptions& options, int32_t num_threads, std::unique_ptr<Device> gpu) {
   SLUICE_RETURN_IF_ERROR(Check(OfCuda(), options));
   ServingDevice device = Describe(OfCuda(), options);
   CudaOpsOptions cuda;
   cuda.activations = device.activations == "f32" ? cuda::Element::kF32 : cuda::Element::kBF16;
   cuda.num_threads = num_threads;
-  SLUICE_ASSIGN_OR_RETURN(device.ops, NewCudaOps(std::move(gpu), cuda));
+  cuda.gemm_library_from = options.gemm_library_from;
+  std::unique_ptr<GemmLibrary> library;
+  if (cuda.gemm_library_from != INT32_MAX) {
+    absl::StatusOr<std::unique_ptr<GemmLibrary>> opened = OpenLibrary();
+    if (!opened.ok()) {
+      return absl::Status(opened.status().code(),
+                          absl::StrCat("--gemm-library-from ", options.gemm_library_from, ": ",
+                                       opened.status().message(), "; without the flag it is not needed"));
+    }
+    library = *std::move(opened);
+  }
+  SLUICE_ASSIGN_OR_RETURN(device.ops, NewCudaOps(std::move(gpu), cuda, std::move(library)));
   return device;
 }
 #endif

@@ -26,7 +26,8 @@ struct RawFlags {
   std::string model, host = "0.0.0.0", device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
   std::vector<std::string> names;
   std::string grpc_port = "50051", http_port = "8000", admin_port = "8002";
-  std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "never";
+  std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "never",
+              gemm_library_from = "never";
   std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
               max_queued_tokens = "1048576", max_logprobs = "20";
   std::string max_request_bytes = "64MiB", max_stream_buffer = "4MiB";
@@ -72,6 +73,11 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--mla-expand-from", &raw->mla_expand_from,
       "Prompts of so many tokens and more take the expanded form of latent attention on the CPU: faster in long steps, "
       "slower in short ones; never: all tokens take the absorbed form.",
+      model, "N");
+  add("--gemm-library-from", &raw->gemm_library_from,
+      "Prompts of so many tokens and more take the products of cuBLASLt on a GPU, with weights rounded to bf16: faster "
+      "in "
+      "steps of many tokens; never: all products are our own.",
       model, "N");
 
   const char* limits = "Limits";
@@ -212,6 +218,10 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
       ChoiceFlag("--activations", raw.activations, {"auto", "int16", "int8", "f32", "bf16"}, &model->activations));
   if (raw.mla_expand_from != "never") {
     SLUICE_RETURN_IF_ERROR(IntFlag("--mla-expand-from", raw.mla_expand_from, 1, 1 << 30, &model->mla_expand_from));
+  }
+  if (raw.gemm_library_from != "never") {
+    SLUICE_RETURN_IF_ERROR(
+        IntFlag("--gemm-library-from", raw.gemm_library_from, 1, 1 << 30, &model->gemm_library_from));
   }
   return ChoiceFlag("--kv-dtype", raw.kv_dtype, {"auto", "f32", "f16", "bf16", "fp8_e4m3"}, &model->kv_dtype);
 }

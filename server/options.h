@@ -23,6 +23,7 @@ struct ModelOptions {
   std::string activations = "auto";        // auto, int16, int8, f32, bf16
   std::string kv_dtype = "auto";           // auto, f32, f16, bf16, fp8_e4m3
   int32_t mla_expand_from = INT32_MAX;     // MlaAttentionArgs::expand_from in engine/ops/ops.h
+  int32_t gemm_library_from = INT32_MAX;   // CudaOpsOptions::gemm_library_from in engine/ops/cuda/cuda_ops.h
 };
 
 // What runs and waits at a time.
