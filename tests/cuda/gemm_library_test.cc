@@ -22,12 +22,11 @@ struct Shape {
   int32_t n, k;
 };
 
-// Of normal distribution.
+// Between -1 and 1.
 std::vector<uint16_t> RandomBf16(int64_t size, uint32_t seed) {
   std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
   std::vector<uint16_t> values(static_cast<size_t>(size));
-  for (uint16_t& v : values) v = FloatToBf16(normal(random));
+  for (uint16_t& v : values) v = FloatToBf16(static_cast<float>(random()) * 0x1p-31f - 1);
   return values;
 }
 
@@ -67,7 +66,9 @@ TEST_F(GemmLibraryTest, ARowHasTheSameBitsInAnyBatch) {
     ASSERT_TRUE(library_->Prepare(n, k).ok());
     const DeviceBuffer x = ToDevice(RandomBf16(int64_t{most} * k, 1)), w = ToDevice(RandomBf16(int64_t{n} * k, 2));
     const auto run = [&](int32_t first, int32_t m, bool accumulate) {
-      const DeviceBuffer out = ToDevice(std::vector<float>(static_cast<size_t>(m) * n, 0.3f));
+      const int64_t bytes = int64_t{m} * n * 4;
+      const DeviceBuffer out = accumulate ? ToDevice(std::vector<float>(static_cast<size_t>(m) * n, 0.3f))
+                                          : DeviceBuffer::Create(device_.get(), bytes).value();
       LibraryProduct product{.m = m, .n = n, .k = k, .x = x.as<uint16_t>() + int64_t{first} * k, .x_stride = k};
       product.w = w.data(), product.out = out.as<float>(), product.out_stride = n, product.accumulate = accumulate;
       EXPECT_TRUE(library_->Multiply(product, device_->stream()).ok());
@@ -77,7 +78,7 @@ TEST_F(GemmLibraryTest, ARowHasTheSameBitsInAnyBatch) {
       const std::vector<float> all = run(0, most, accumulate);
       for (const int32_t m : {1, 2, 3, 5, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 512, 1000, 2047}) {
         if (m > most) break;
-        for (const int32_t first : {0, (most - m) / 2, most - m}) {
+        for (const int32_t first : {0, most - m}) {
           const std::vector<float> some = run(first, m, accumulate);
           ASSERT_EQ(std::memcmp(some.data(), all.data() + int64_t{first} * n, some.size() * 4), 0)
               << m << " rows from " << first << (accumulate ? ", accumulated" : "");
