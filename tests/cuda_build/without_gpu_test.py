@@ -25,6 +25,10 @@ def main():
     refused = subprocess.run([server, "--model", MODEL, "--device", "cuda", *ports], capture_output=True, text=True, timeout=60)
     assert refused.returncode != 0, "--device cuda started without a GPU"
     assert "--device cuda: no GPU" in refused.stderr, refused.stderr
+    # With --device auto, too: what the flag asks for cannot be had.
+    refused = subprocess.run([server, "--model", MODEL, "--gemm-library-from", "2048", *ports], capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0, "--gemm-library-from started without a GPU"
+    assert "--gemm-library-from: found '2048', expected never but on a GPU" in refused.stderr, refused.stderr
 
     log = open("without_gpu.log", "w+")
     process = subprocess.Popen([server, "--model", MODEL, *ports], stdout=log, stderr=log)
