@@ -42,16 +42,6 @@ SampleRow MakeSampleRow(const SampleEntry& entry, int32_t first_row, std::vector
   return row;
 }
 
-// In the contexts of all sequences of a step together. A layer that sees everything keeps all of a sequence's tokens in
-// blocks, none of which two sequences share.
-int64_t MaxContextTokens(const ModelSpec& spec, const RunnerOptions& options) {
-  const int64_t of_sequences = int64_t{options.max_num_seqs} * options.max_model_len;
-  const auto sees_all = [](const AttentionMask& mask) { return mask.kind == MaskKind::kFull; };
-  const std::vector<AttentionMask> masks = MakeKvGroups(spec).masks;
-  if (std::none_of(masks.begin(), masks.end(), sees_all)) return of_sequences;
-  return std::min(of_sequences, int64_t{options.num_blocks} * options.block_size);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Decoder>> Runner::Reserve(Ops* ops, ModelSpec spec, ModelWeights weights,
@@ -61,7 +51,9 @@ absl::StatusOr<std::unique_ptr<Decoder>> Runner::Reserve(Ops* ops, ModelSpec spe
   decoder.limits.max_tokens = options.max_num_batched_tokens;
   decoder.limits.max_seqs = decoder.limits.max_logits = options.max_num_seqs;
   decoder.limits.max_blocks_per_seq = (options.max_model_len + options.block_size - 1) / options.block_size;
-  decoder.limits.max_context_tokens = MaxContextTokens(spec, options);
+  // Where layers see a window only, sequences may have more in their contexts than in the cache: rare, and allowed.
+  decoder.limits.max_context_tokens = std::min(int64_t{options.max_num_seqs} * options.max_model_len,
+                                               int64_t{options.num_blocks} * options.block_size);
   decoder.limits.max_logprobs = std::min(options.max_logprobs, spec.vocab_size);
   decoder.limits.max_adjusted = options.max_adjusted;
   decoder.max_position = options.max_model_len;

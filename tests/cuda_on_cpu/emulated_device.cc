@@ -27,24 +27,28 @@ class EmulatedDevice : public Device {
   int64_t FreeBytes() const override { return options_.memory_bytes - used_; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    CountAllocation();
     if (bytes > FreeBytes()) {
       return absl::ResourceExhaustedError(
           absl::StrCat("device memory: asked for ", bytes, " bytes, ", FreeBytes(), " are free"));
     }
     void* data = cuda_on_cpu::AllocateDevice(static_cast<size_t>(bytes));
     sizes_[data] = bytes;
-    used_ += bytes;
+    Use(bytes);
     return data;
   }
   void Free(void* data) override {
     RunUntil(end());
     const auto it = sizes_.find(data);
     SLUICE_CHECK(it != sizes_.end());
-    used_ -= it->second;
+    Use(-it->second);
     sizes_.erase(it);
     cuda_on_cpu::FreeDevice(data);
   }
-  absl::StatusOr<void*> AllocatePinned(int64_t bytes) override { return ::operator new(static_cast<size_t>(bytes)); }
+  absl::StatusOr<void*> AllocatePinned(int64_t bytes) override {
+    CountAllocation();
+    return ::operator new(static_cast<size_t>(bytes));
+  }
   void FreePinned(void* data) override {
     RunUntil(end());
     ::operator delete(data);
@@ -92,6 +96,13 @@ class EmulatedDevice : public Device {
   }
 
  private:
+  void CountAllocation() const {
+    if (options_.num_allocations != nullptr) ++*options_.num_allocations;
+  }
+  void Use(int64_t bytes) {
+    used_ += bytes;
+    if (options_.bytes_in_use != nullptr) *options_.bytes_in_use = used_;
+  }
   void Enqueue(std::function<void()> work) {
     SLUICE_CHECK(recording_ == nullptr);
     enqueued_.push_back(std::move(work));

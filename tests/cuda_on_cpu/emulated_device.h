@@ -14,6 +14,8 @@ struct EmulatedDeviceOptions {
   int64_t memory_bytes = int64_t{4} << 30;  // what Allocate gives out at most
   int32_t num_sms = 3;                      // few, so that persistent grids take turns
   int64_t* num_replays = nullptr;           // counts Replay, if given
+  int64_t* num_allocations = nullptr;       // counts Allocate and AllocatePinned
+  int64_t* bytes_in_use = nullptr;          // of memory_bytes
 };
 
 std::unique_ptr<Device> NewEmulatedDevice(const EmulatedDeviceOptions& options = {});

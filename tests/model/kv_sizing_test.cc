@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/available_memory.h"
 #include "engine/model/kv_groups.h"
 #include "engine/scheduler/validate.h"
 #include "tests/model/toy_model.h"
@@ -44,6 +45,18 @@ TEST(KvSizingTest, AutoTakesHalfOfWhatIsThereAtMost) {
   const absl::StatusOr<KvSizing> sizing = Size({.max_num_seqs = 64}, {40 * kBlock});
   ASSERT_TRUE(sizing.ok()) << sizing.status();
   EXPECT_EQ(sizing->num_blocks, 20);
+}
+
+TEST(KvSizingTest, AutoTakesAllOfDedicatedMemoryUnlessThatIsMoreThanSequencesCanFill) {
+  absl::StatusOr<KvSizing> sizing = Size({.max_num_seqs = 64}, {40 * kBlock + 1, /*dedicated=*/true});
+  ASSERT_TRUE(sizing.ok()) << sizing.status();
+  EXPECT_EQ(sizing->num_blocks, 40);
+  sizing = Size({.max_num_seqs = 64}, {int64_t{1} << 40, /*dedicated=*/true});
+  ASSERT_TRUE(sizing.ok()) << sizing.status();
+  EXPECT_EQ(sizing->num_blocks, 64 * 8);
+  sizing = Size({.max_model_len = 128}, {7 * kBlock, /*dedicated=*/true});
+  EXPECT_THAT(std::string(sizing.status().message()),
+              HasSubstr("lower --max-model-len or lower --max-num-batched-tokens or --max-num-seqs, which set the"));
 }
 
 TEST(KvSizingTest, AContextNobodyAskedForShrinksToWhatFits) {

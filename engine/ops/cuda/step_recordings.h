@@ -6,8 +6,7 @@
 // for 64 sequences, 35 for 256), times a few widths of block tables, which are copied to the device in every step: the
 // widest and, a factor of 4 apart, narrower ones of at least 16 blocks. Where that makes more than kMost shapes the
 // factor is larger. A recording costs one run through the model's launches on the host, some 5 to 10 ms for 32
-// layers, and a few MiB of the device's memory for what the driver keeps of it; every number of rows costs a step on
-// top.
+// layers, and a few MiB of the device's memory for what the driver keeps of it.
 #pragma once
 
 #include <cstdint>

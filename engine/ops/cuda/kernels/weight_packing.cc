@@ -43,16 +43,16 @@ void CheckShape(WeightFormat format, int32_t n, int32_t k, bool gated) {
   SLUICE_CHECK(format == WeightFormat::kF32 || k % (step == 1 ? 8 : step) == 0);
 }
 
-// Four values of a row, of consecutive k from a multiple of 4 on: they lie in one lane's registers reg (0, 1) and
-// reg + 2 (2, 3), reg being 0 for rows below 8 and else 1.
-using Four = std::array<uint32_t, 4>;
-
-// Blocks of 32 with nibbles: byte l has value l in its low half and value l + 16 in its high half.
-Four Nibbles(const uint8_t* nibbles, int l) {
-  Four four;
-  for (int i = 0; i < 4; ++i) four[i] = nibbles[l % 16 + i] >> (l < 16 ? 0 : 4) & 15;
+// Four values of a row, of consecutive k from a multiple of 4 on, in the bytes of a word, the first in the lowest. They
+// lie in one lane's registers reg (0, 1) and reg + 2 (2, 3), reg being 0 for rows below 8 and else 1.
+uint32_t Load4(const uint8_t* bytes) {
+  uint32_t four;
+  std::memcpy(&four, bytes, 4);
   return four;
 }
+
+// Blocks of 32 with nibbles: byte l has value l in its low half and value l + 16 in its high half.
+uint32_t Nibbles(const uint8_t* nibbles, int l) { return Load4(nibbles + l % 16) >> (l < 16 ? 0 : 4) & 0x0f0f0f0f; }
 
 // A K tile while it is filled, from zeros. `k` counts from the tile's first value, and is a multiple of 4.
 class TileWriter {
@@ -65,26 +65,32 @@ class TileWriter {
 
   void Put8(int r, int k, const uint8_t* values) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    std::byte* registers = Payload(k) + (p.mma / 2 * 32 + p.lane) * 16 + p.mma % 2 * 8;
-    for (int i = 0; i < 4; ++i) registers[p.reg * 2 + i / 2 * 4 + i % 2] = std::byte(values[i] ^ 0x80);
+    std::byte* registers = Payload(k) + (p.mma / 2 * 32 + p.lane) * 16 + p.mma % 2 * 8 + p.reg * 2;
+    const uint32_t four = Load4(values) ^ 0x80808080;
+    const uint16_t halves[2] = {static_cast<uint16_t>(four), static_cast<uint16_t>(four >> 16)};
+    std::memcpy(registers, &halves[0], 2);
+    std::memcpy(registers + 4, &halves[1], 2);
   }
 
-  // The lowest four bits of each value.
-  void Put4(int r, int k, const Four& v) {
+  // Values below 16.
+  void Put4(int r, int k, uint32_t v) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    const uint32_t bits = (v[0] & 15) | (v[1] & 15) << 16 | (v[2] & 15) << 8 | (v[3] & 15) << 24;
+    const uint32_t bits = (v & 0xff0000ff) | (v & 0xff00) << 8 | (v & 0xff0000) >> 8;
     OrWord(Payload(k) + (p.lane * 4 + p.mma) * 4, bits << 4 * p.reg);
   }
 
-  void PutFifth(int r, int k, const Four& v) {
+  // Values below 2.
+  void PutFifth(int r, int k, uint32_t v) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    OrWord(Payload(k) + 512 + p.lane * 4, (v[0] | v[1] << 16 | v[2] << 2 | v[3] << 18) << (4 * p.mma + p.reg));
+    const uint32_t bits = (v & 1) | (v >> 8 & 1) << 16 | (v >> 16 & 1) << 2 | (v >> 24) << 18;
+    OrWord(Payload(k) + 512 + p.lane * 4, bits << (4 * p.mma + p.reg));
   }
 
-  void PutFifthAndSixth(int r, int k, const Four& v) {
+  // Values below 4.
+  void PutFifthAndSixth(int r, int k, uint32_t v) {
     const FragmentPlace p = FragmentPlaceOf(r, k % kStepK);
-    OrWord(Payload(k) + 512 + (p.lane * 2 + p.mma / 2) * 4, (v[0] | v[1] << 16 | v[2] << 4 | v[3] << 20)
-                                                                << (8 * (p.mma % 2) + 2 * p.reg));
+    const uint32_t bits = (v & 3) | (v >> 8 & 3) << 16 | (v >> 16 & 3) << 4 | (v >> 24) << 20;
+    OrWord(Payload(k) + 512 + (p.lane * 2 + p.mma / 2) * 4, bits << (8 * (p.mma % 2) + 2 * p.reg));
   }
 
  private:
@@ -111,11 +117,9 @@ void PackBlock32(WeightFormat format, const uint8_t* b, int r, int block, TileWr
     if (format == WeightFormat::kQ8_0) {
       tile.Put8(r, k, b + 2 + l);
     } else if (format == WeightFormat::kQ5_0) {
-      uint32_t high;
-      std::memcpy(&high, b + 2, 4);
-      high >>= l;
+      const uint32_t high = Load4(b + 2) >> l;
       tile.Put4(r, k, Nibbles(b + 6, l));
-      tile.PutFifth(r, k, {high & 1, high >> 1 & 1, high >> 2 & 1, high >> 3 & 1});
+      tile.PutFifth(r, k, (high & 1) | (high & 2) << 7 | (high & 4) << 14 | (high & 8) << 21);
     } else {
       tile.Put4(r, k, Nibbles(b + scale_bytes, l));
     }
@@ -137,9 +141,7 @@ void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
     scales[2] = std::byte(SixBits(b + 4, block, true));
   }
   for (int k = 0; k < 256; k += 4) {
-    Four four;
-    for (int i = 0; i < 4; ++i) four[i] = b[16 + k / 64 * 32 + k % 32 + i] >> (k / 32 % 2 * 4);
-    tile.Put4(r, k, four);
+    tile.Put4(r, k, Load4(b + 16 + k / 64 * 32 + k % 32) >> (k / 32 % 2 * 4) & 0x0f0f0f0f);
   }
 }
 
@@ -149,11 +151,8 @@ void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
     tile.Payload(block * 16)[768 + RowPlace(r, 4) + block % 4] = std::byte(b[192 + block] ^ 0x80);
   for (int k = 0; k < 256; k += 4) {
     const int half = k / 128, plane = k / 32 % 4, l = k % 32;
-    Four low, high;
-    for (int i = 0; i < 4; ++i) {
-      low[i] = b[64 * half + 32 * (plane % 2) + l + i] >> (plane / 2 * 4);
-      high[i] = b[128 + 32 * half + l + i] >> (2 * plane) & 3;
-    }
+    const uint32_t low = Load4(b + 64 * half + 32 * (plane % 2) + l) >> (plane / 2 * 4) & 0x0f0f0f0f;
+    const uint32_t high = Load4(b + 128 + 32 * half + l) >> (2 * plane) & 0x03030303;
     tile.Put4(r, k, low);
     tile.PutFifthAndSixth(r, k, high);
   }
