@@ -97,6 +97,12 @@ class CudaContext {
   void* Rows(Scratch name, int64_t cols) { return Get(name, max_tokens * cols * element_bytes()); }
   float* RowsF32(Scratch name, int64_t cols) { return Get<float>(name, max_tokens * cols); }
 
+  // That a name has now.
+  int64_t BytesOf(Scratch name) const {
+    const auto found = scratch_.find(name);
+    return found != scratch_.end() ? found->second.bytes() : 0;
+  }
+
   // Counts the times that scratch memory has moved: what holds addresses of it is then out of date.
   int64_t num_moves() const { return num_moves_; }
 
