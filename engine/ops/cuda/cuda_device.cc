@@ -116,7 +116,10 @@ class CudaDevice : public Device {
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
     SLUICE_RETURN_IF_ERROR(ToStatus(error, "instantiate graph"));
-    return std::make_unique<Graph>(executable);
+    auto recording = std::make_unique<Graph>(executable);
+    // Else the first launch would.
+    SLUICE_RETURN_IF_ERROR(ToStatus(cudaGraphUpload(executable, stream_), "upload graph"));
+    return recording;
   }
   void Replay(const Recording& recording) override {
     Note(cudaGraphLaunch(static_cast<const Graph&>(recording).get(), stream_), "launch graph");
