@@ -84,25 +84,27 @@ TEST(Norm, AgreesWithDoublePrecisionAtEverySize) {
 }
 
 TEST(Norm, TakesTheRowsAskedForAndLeavesOutThoseThatAreNone) {
-  for (int d : {5, 64}) {
-    Weights weights(kCases[0], d);
-    const std::vector<float> x = Normal(size_t(4 * d), 7);
-    DeviceArray<float> device_x(x);
-    DeviceArray<int32_t> rows(std::vector<int32_t>{2, -1, 0});
-    ElementArray y(Element::kF32, size_t(3 * d));
-    cuda::LaunchNorm({.num_rows = 3,
-                      .d = d,
-                      .x = device_x.data(),
-                      .rows = rows.data(),
-                      .norm = weights.view,
-                      .y = y.data(),
-                      .y_element = Element::kF32},
-                     nullptr);
-    const std::vector<double> all = Want(kCases[0], weights, x, d);
-    std::vector<double> want(all.begin() + 2 * d, all.begin() + 3 * d);
-    want.resize(size_t(2 * d), NAN);
-    want.insert(want.end(), all.begin(), all.begin() + d);
-    EXPECT_LE(RelativeError(y.Read(), want), 3e-6);
+  for (const Case& c : {kCases[0], kCases[3]}) {  // one reduction, and two in the same memory
+    for (int d : {5, 64}) {
+      Weights weights(c, d);
+      const std::vector<float> x = Normal(size_t(4 * d), 7);
+      DeviceArray<float> device_x(x);
+      DeviceArray<int32_t> rows(std::vector<int32_t>{2, -1, 0});
+      ElementArray y(Element::kF32, size_t(3 * d));
+      cuda::LaunchNorm({.num_rows = 3,
+                        .d = d,
+                        .x = device_x.data(),
+                        .rows = rows.data(),
+                        .norm = weights.view,
+                        .y = y.data(),
+                        .y_element = Element::kF32},
+                       nullptr);
+      const std::vector<double> all = Want(c, weights, x, d);
+      std::vector<double> want(all.begin() + 2 * d, all.begin() + 3 * d);
+      want.resize(size_t(2 * d), NAN);
+      want.insert(want.end(), all.begin(), all.begin() + d);
+      EXPECT_LE(RelativeError(y.Read(), want), 3e-6);
+    }
   }
 }
 

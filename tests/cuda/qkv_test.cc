@@ -346,18 +346,25 @@ TEST(MlaQkvPost, AgreesWithItsDefinition) {
   }
 }
 
+struct GatherSizes {
+  int lora, nope, rope;
+};
+
+// Of whole pieces of 16 bytes, and of 4.
 TEST(MlaGatherRope, CopiesTheTurnedPartsOnly) {
-  for (Element element : {Element::kF32, Element::kBF16}) {
-    const int tokens = 3, heads = 2, lora = 24, nope = 16, rope = 8;
-    std::vector<float> values = Normal(size_t(tokens * heads * (nope + rope)), 1);
-    ElementArray q(element, values), q_latent(element, size_t(tokens * heads * (lora + rope)));
-    cuda::LaunchMlaGatherRope({tokens, heads, lora, nope, rope, q.data(), q_latent.data(), element}, nullptr);
-    values = q.Read();
-    const std::vector<float> got = q_latent.Read();
-    for (int i = 0; i < tokens * heads; ++i) {
-      for (int c = 0; c < lora + rope; ++c) {
-        const float want = c < lora ? NAN : values[size_t(i * (nope + rope) + nope + c - lora)];
-        EXPECT_THAT(got[size_t(i * (lora + rope) + c)], NanSensitiveFloatEq(want));
+  for (const auto& [lora, nope, rope] : {GatherSizes{24, 16, 8}, {24, 16, 10}, {10, 8, 8}, {8, 2, 8}}) {
+    for (Element element : {Element::kF32, Element::kBF16}) {
+      const int tokens = 3, heads = 7;
+      std::vector<float> values = Normal(size_t(tokens * heads * (nope + rope)), 1);
+      ElementArray q(element, values), q_latent(element, size_t(tokens * heads * (lora + rope)));
+      cuda::LaunchMlaGatherRope({tokens, heads, lora, nope, rope, q.data(), q_latent.data(), element}, nullptr);
+      values = q.Read();
+      const std::vector<float> got = q_latent.Read();
+      for (int i = 0; i < tokens * heads; ++i) {
+        for (int c = 0; c < lora + rope; ++c) {
+          const float want = c < lora ? NAN : values[size_t(i * (nope + rope) + nope + c - lora)];
+          EXPECT_THAT(got[size_t(i * (lora + rope) + c)], NanSensitiveFloatEq(want));
+        }
       }
     }
   }

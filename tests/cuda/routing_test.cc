@@ -151,7 +151,7 @@ TEST(Route, PaddingRowsVisitNoExpert) {
 
 TEST(Route, ManyRowsFillManyRoundsOfPlaces) {
   const Case& c = kCases[0];
-  ExpectAsChooseExperts(c, Normal(700 * 8, 6));
+  ExpectAsChooseExperts(c, Normal(1500 * 8, 6));
   // All to the same expert.
   std::vector<float> logits(size_t(300 * 8), 0);
   ExpectAsChooseExperts(c, logits);

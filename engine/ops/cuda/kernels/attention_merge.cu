@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kValuesPerLane = 4;
+constexpr int kItemsAtOnce = 4;
 
 __device__ void MergeRow(const AttentionKernelArgs& args, const AttentionMerge& merge, int32_t head) {
   const int32_t value_dim = ValueDim(args);
@@ -18,15 +19,24 @@ __device__ void MergeRow(const AttentionKernelArgs& args, const AttentionMerge& 
   for (int32_t d = threadIdx.x % 32 * kValuesPerLane; d < value_dim; d += 32 * kValuesPerLane) {
     SoftmaxState total;
     float values[kValuesPerLane] = {};
-#pragma unroll 4
-    for (int32_t item = 0; item < merge.num_items; ++item) {
-      const float* partial = first + item * stride;
-      const float2 state = *reinterpret_cast<const float2*>(partial + value_dim);
-      const float4 part = *reinterpret_cast<const float4*>(partial + d);
-      const MergeFactors factors = Merge(total, {state.x, state.y});
-      const float added[kValuesPerLane] = {part.x, part.y, part.z, part.w};
+    for (int32_t begin = 0; begin < merge.num_items; begin += kItemsAtOnce) {
+      // All under way before the first is used.
+      float2 states[kItemsAtOnce];
+      float4 parts[kItemsAtOnce];
 #pragma unroll
-      for (int i = 0; i < kValuesPerLane; ++i) values[i] = Merge(values[i], added[i], factors);
+      for (int i = 0; i < kItemsAtOnce; ++i) {
+        const float* partial = first + min(begin + i, merge.num_items - 1) * stride;
+        states[i] = *reinterpret_cast<const float2*>(partial + value_dim);
+        parts[i] = *reinterpret_cast<const float4*>(partial + d);
+      }
+#pragma unroll
+      for (int i = 0; i < kItemsAtOnce; ++i) {
+        if (begin + i >= merge.num_items) break;
+        const MergeFactors factors = Merge(total, {states[i].x, states[i].y});
+        const float added[kValuesPerLane] = {parts[i].x, parts[i].y, parts[i].z, parts[i].w};
+#pragma unroll
+        for (int v = 0; v < kValuesPerLane; ++v) values[v] = Merge(values[v], added[v], factors);
+      }
     }
     const float factor = FinalFactor(total, args.sinks, head);
     *reinterpret_cast<uint2*>(out + d) = {WordOf(__floats2bfloat162_rn(values[0] * factor, values[1] * factor)),

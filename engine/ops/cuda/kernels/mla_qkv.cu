@@ -83,12 +83,25 @@ __global__ void __launch_bounds__(kWarpsPerBlock* kWarpLanes)
 
 constexpr int kGatherThreads = 128;
 
-// Four bytes a thread. blockIdx.x: pair of a token and a head.
+// A word a thread, of num_words = rope words of each pair of a token and a head; sizes in words.
+template <class Word>
 __global__ void __launch_bounds__(kGatherThreads)
-    GatherRopeKernel(const uint32_t* q, uint32_t* q_latent, int32_t nope, int32_t latent, int32_t rope) {
-  for (int32_t i = threadIdx.x; i < rope; i += kGatherThreads) {
-    q_latent[int64_t{blockIdx.x} * (latent + rope) + latent + i] = q[int64_t{blockIdx.x} * (nope + rope) + nope + i];
-  }
+    GatherRopeKernel(const Word* q, Word* q_latent, int32_t nope, int32_t latent, int32_t rope, int64_t num_words) {
+  const int64_t i = int64_t{blockIdx.x} * kGatherThreads + threadIdx.x;
+  if (i >= num_words) return;
+  const int64_t pair = i / rope, word = i - pair * rope;
+  q_latent[pair * (latent + rope) + latent + word] = q[pair * (nope + rope) + nope + word];
+}
+
+template <class Word>
+void LaunchGather(const MlaGatherRopeArgs& args, Stream stream) {
+  const auto words = [&](int32_t elements) {
+    return int32_t(elements * ElementBytes(args.element) / int64_t{sizeof(Word)});
+  };
+  const int64_t num_words = int64_t{args.num_tokens} * args.num_heads * words(args.qk_rope_head_dim);
+  SLUICE_LAUNCH(GatherRopeKernel<Word>, dim3(unsigned((num_words + kGatherThreads - 1) / kGatherThreads)),
+                dim3(kGatherThreads), 0, stream, static_cast<const Word*>(args.q), static_cast<Word*>(args.q_latent),
+                words(args.qk_nope_head_dim), words(args.kv_lora_rank), words(args.qk_rope_head_dim), num_words);
 }
 
 }  // namespace
@@ -101,10 +114,12 @@ void LaunchMlaQkvPost(const MlaQkvPostArgs& args, Stream stream) {
 
 void LaunchMlaGatherRope(const MlaGatherRopeArgs& args, Stream stream) {
   if (args.num_tokens == 0) return;
-  const auto words = [&](int32_t elements) { return int32_t(elements * ElementBytes(args.element) / 4); };
-  SLUICE_LAUNCH(GatherRopeKernel, dim3(unsigned(args.num_tokens * args.num_heads)), dim3(kGatherThreads), 0, stream,
-                static_cast<const uint32_t*>(args.q), static_cast<uint32_t*>(args.q_latent),
-                words(args.qk_nope_head_dim), words(args.kv_lora_rank), words(args.qk_rope_head_dim));
+  const int32_t all = args.qk_nope_head_dim | args.kv_lora_rank | args.qk_rope_head_dim;
+  if (all * ElementBytes(args.element) % 16 == 0 && IsAligned(args.q) && IsAligned(args.q_latent)) {
+    LaunchGather<uint4>(args, stream);
+  } else {
+    LaunchGather<uint32_t>(args, stream);
+  }
 }
 
 }  // namespace sluice::cuda

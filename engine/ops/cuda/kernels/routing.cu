@@ -195,10 +195,23 @@ __global__ void __launch_bounds__(kWarpLanes) RouteKernel(const __grid_constant_
 
 constexpr int kPlaceWarps = 8;
 constexpr int kPlaceThreads = kPlaceWarps * kWarpLanes;
+constexpr int kPlaceLoads = 8;  // of a thread, under way at a time
+constexpr int32_t kNoChoice = -2;
 
 struct PlaceShared {
   int32_t partials[kPlaceWarps];
+  int32_t counts[kPlaceLoads][kPlaceWarps];
 };
+
+// Choices first + threadIdx.x + kPlaceThreads * {0, 1, ...}; kNoChoice behind the last.
+__device__ __forceinline__ void LoadChoices(const Routing& args, int32_t first, int32_t count,
+                                            int32_t (&choices)[kPlaceLoads]) {
+#pragma unroll
+  for (int l = 0; l < kPlaceLoads; ++l) {
+    const int32_t i = first + l * kPlaceThreads + int32_t(threadIdx.x);
+    choices[l] = i < count ? args.out.choices[i] : kNoChoice;
+  }
+}
 
 // A block an expert. It counts the choices of lower experts, which gives its first place, then its own in the order of
 // rows: no block needs what another finds.
@@ -206,33 +219,41 @@ __global__ void __launch_bounds__(kPlaceThreads) PlaceKernel(const __grid_consta
   SLUICE_SHARED(PlaceShared, shared);
   const int32_t expert = blockIdx.x, count = args.num_rows * args.num_choices;
   const int32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
-  int32_t lower = 0;
-  for (int32_t i = threadIdx.x; i < count; i += kPlaceThreads) {
-    const int32_t e = args.out.choices[i];
-    lower += e >= 0 && e < expert;
-    if (expert == 0 && e < 0) args.out.row_places[i] = -1;
+  int32_t choices[kPlaceLoads], lower = 0;
+  for (int32_t first = 0; first < count; first += kPlaceThreads * kPlaceLoads) {
+    LoadChoices(args, first, count, choices);
+#pragma unroll
+    for (int l = 0; l < kPlaceLoads; ++l) {
+      lower += choices[l] >= 0 && choices[l] < expert;
+      if (expert == 0 && choices[l] == -1) args.out.row_places[first + l * kPlaceThreads + int32_t(threadIdx.x)] = -1;
+    }
   }
   int32_t place = BlockReduce(lower, Plus(), shared.partials);
   if (threadIdx.x == 0) args.out.expert_starts[expert] = place;
-  for (int32_t first = 0; first < count; first += kPlaceThreads) {
-    const int32_t i = first + threadIdx.x;
-    const bool mine = i < count && args.out.choices[i] == expert;
-    const unsigned lanes = __ballot_sync(kAllLanes, mine);
-    if (lane == 0) shared.partials[warp] = __popc(lanes);
-    __syncthreads();
-    int32_t before = __popc(lanes & ((1u << lane) - 1)), total = 0;
+  for (int32_t first = 0; first < count; first += kPlaceThreads * kPlaceLoads) {
+    LoadChoices(args, first, count, choices);
+    unsigned lanes[kPlaceLoads];
 #pragma unroll
-    for (int w = 0; w < kPlaceWarps; ++w) {
-      if (w < warp) before += shared.partials[w];
-      total += shared.partials[w];
+    for (int l = 0; l < kPlaceLoads; ++l) {
+      lanes[l] = __ballot_sync(kAllLanes, choices[l] == expert);
+      if (lane == 0) shared.counts[l][warp] = __popc(lanes[l]);
     }
     __syncthreads();
-    if (mine) {
-      args.out.input_rows[place + before] = i / args.num_choices;
-      args.out.place_weights[place + before] = args.out.weights[i];
-      args.out.row_places[i] = place + before;
+#pragma unroll
+    for (int l = 0; l < kPlaceLoads; ++l) {
+      int32_t to = place + __popc(lanes[l] & ((1u << lane) - 1));
+#pragma unroll
+      for (int w = 0; w < kPlaceWarps; ++w) {
+        if (w < warp) to += shared.counts[l][w];
+        place += shared.counts[l][w];
+      }
+      if (choices[l] != expert) continue;
+      const int32_t i = first + l * kPlaceThreads + int32_t(threadIdx.x);
+      args.out.input_rows[to] = i / args.num_choices;
+      args.out.place_weights[to] = args.out.weights[i];
+      args.out.row_places[i] = to;
     }
-    place += total;
+    __syncthreads();  // the next round writes the counts
   }
   if (threadIdx.x == 0 && expert == args.num_experts - 1) args.out.expert_starts[args.num_experts] = place;
 }
