@@ -74,24 +74,26 @@ TEST_P(GemmTest, MatchesDoubleForEveryNumberOfRows) {
   }
 }
 
-// Slices of several tiles, not all of the same number.
+// Slices of several tiles, not all of the same number, and of more steps than are on their way at a time.
 TEST_P(GemmTest, LongRows) {
-  const int32_t n = 16, m = 3, k = KOf(GetParam(), 256) * 19;
-  const Weights w(GetParam(), n, k, false, 1, random_);
-  Matrix x = RandomX(m, k);
-  const Expectation expect{.weights = &w, .x = &x, .gemm = {.w = w.matrix()}};
-  Matrix skinny(Element::kF32, m, n, n), tiled(Element::kF32, m, n, n);
-  cuda::LaunchProduct(cuda::ToProduct(Args(m, x, w, skinny)), GemmKernel::kSkinny, nullptr);
-  cuda::LaunchProduct(cuda::ToProduct(Args(m, x, w, tiled)), GemmKernel::kTiled, nullptr);
-  skinny.Download();
-  tiled.Download();
-  ErrorMeter error;
-  for (int32_t row = 0; row < m; ++row) {
-    const std::vector<double> want = expect(row, 0);
-    for (int32_t i = 0; i < n; ++i) error.Compare(skinny(row, i), want[i]);
-    EXPECT_EQ(skinny.Row(row), tiled.Row(row));
+  for (const int32_t m : {3, 20}) {
+    const int32_t n = 16, k = KOf(GetParam(), 256) * 19;
+    const Weights w(GetParam(), n, k, false, 1, random_);
+    Matrix x = RandomX(m, k);
+    const Expectation expect{.weights = &w, .x = &x, .gemm = {.w = w.matrix()}};
+    Matrix skinny(Element::kF32, m, n, n), tiled(Element::kF32, m, n, n);
+    cuda::LaunchProduct(cuda::ToProduct(Args(m, x, w, skinny)), GemmKernel::kSkinny, nullptr);
+    cuda::LaunchProduct(cuda::ToProduct(Args(m, x, w, tiled)), GemmKernel::kTiled, nullptr);
+    skinny.Download();
+    tiled.Download();
+    ErrorMeter error;
+    for (int32_t row = 0; row < m; ++row) {
+      const std::vector<double> want = expect(row, 0);
+      for (int32_t i = 0; i < n; ++i) error.Compare(skinny(row, i), want[i]);
+      EXPECT_EQ(skinny.Row(row), tiled.Row(row));
+    }
+    EXPECT_LE(error.error(), kF32Tolerance);
   }
-  EXPECT_LE(error.error(), kF32Tolerance);
 }
 
 TEST_P(GemmTest, ARowHasItsBitsAtAnyPlace) {
