@@ -21,7 +21,7 @@ struct Heads {
   double KeyFlops() const { return 2.0 * num_heads * (head_dim + OutDim()); }
 };
 
-constexpr int32_t kBlockSize = 64;
+constexpr int32_t kBlockSize = 16;  // RunnerOptions
 
 // `num_seqs` sequences of `context` tokens, of which the last `rows` are computed now.
 struct Step {
@@ -59,11 +59,10 @@ class AttentionBench {
                               args_.group.block_tables = tables_ + i % turns_ * step_.num_seqs * blocks_of_a_seq_;
                               cuda::LaunchAttention(args_, bench_.device->stream());
                             }));
-    bench_.report->Add({"attention",
-                        absl::StrCat(what, " ", heads_.name, ", batch ", step_.num_seqs, " x ", step_.context),
-                        seconds,
-                        floor,
-                        {{"batch", step_.num_seqs}, {"context", step_.context}, {"rows", rows}}});
+    std::string name = absl::StrCat(what, " ", heads_.name, ", batch ", step_.num_seqs, " x ", step_.context);
+    if (step_.rows > 1) absl::StrAppend(&name, ", last ", step_.rows);
+    bench_.report->Add(
+        {"attention", name, seconds, floor, {{"batch", step_.num_seqs}, {"context", step_.context}, {"rows", rows}}});
     return absl::OkStatus();
   }
 
@@ -132,7 +131,7 @@ absl::Status BenchAttention(const Bench& bench) {
   std::vector<Step> prompts = {{1, 1024, 1024}, {1, 8192, 8192}, {1, 8192, 512}};
   if (bench.tiny) {
     all = {{"4 over 2 heads of 32", 4, 2, 32, 32, 0}, {"3 heads over latents", 3, 1, 48, 0, 32}};
-    batches = {1, 3}, contexts = {20}, prompts = {{1, 70, 20}};
+    batches = {1, 3}, contexts = {20}, prompts = {{1, 70, 20}, {1, 70, 70}};
   }
   for (const Heads& heads : all) {
     for (const int32_t batch : batches) {

@@ -8,8 +8,8 @@
 
 namespace sluice::cuda_testing {
 
-// For the GPU of NewTestDevice, which exists. An error says why there is none. With the emulated device: one that only
-// counts what it is asked for, and writes nothing.
+// For the GPU of NewTestDevice, which exists; beside the emulated device cuBLASLt is emulated, too. An error says why
+// there is none.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> NewTestLibrary();
 
 }  // namespace sluice::cuda_testing
