@@ -4,6 +4,8 @@
 
 #include <array>
 #include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,11 +131,11 @@ class CublasLt : public GemmLibrary {
   }
 
   bool KeepsBits(const cublasLtMatmulHeuristicResult_t& candidate) {
-    const uint32_t scheme =
+    const auto scheme =
         Attribute<uint32_t>(candidate.algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_REDUCTION_SCHEME_MASK);
-    return Ok(candidate.state) && candidate.workspaceSize == 0 &&
-           Attribute<int32_t>(candidate.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, -1) == 1 &&
-           scheme == CUBLASLT_REDUCTION_SCHEME_NONE;
+    const auto splits = Attribute<int32_t>(candidate.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, -1);  // 0 is 1
+    return Ok(candidate.state) && candidate.workspaceSize == 0 && scheme == CUBLASLT_REDUCTION_SCHEME_NONE &&
+           (splits == 0 || splits == 1);
   }
 
   // Of the shape that is set.
