@@ -11,12 +11,14 @@
 #include "engine/engine.h"
 #include "tests/model/real_model.h"
 #include "tests/model/step_driver.h"
+#include "tests/sanitized.h"
 #include "tests/scheduler/engine_harness.h"
 
 namespace sluice::testing {
 namespace {
 
-constexpr int32_t kNumNew = 24;
+constexpr int32_t kNumNew = kSanitized ? 8 : 24;
+constexpr int32_t kLongChunk = kSanitized ? 96 : 512;
 
 struct Answer {
   std::vector<int32_t> tokens;
@@ -40,7 +42,8 @@ class RealModelBitsTest : public ::testing::Test {
     prompts_ = Prompts();
     prompt_ = prompts_.at("chat-3");
     long_prompt_ = prompts_.at("long-chat-2");
-    ASSERT_GT(long_prompt_.size(), 512u);
+    if (kSanitized) long_prompt_.resize(kLongChunk + 16);
+    ASSERT_GT(long_prompt_.size(), size_t(kLongChunk));
   }
 
   static std::unique_ptr<Runner> NewRunner(const RealRunnerOptions& options = {}) {
@@ -86,7 +89,7 @@ TEST_F(RealModelBitsTest, ChunksOf7And32And512) {
   const std::unique_ptr<Runner> runner = NewRunner({.max_num_batched_tokens = 1024});
   for (const std::vector<int32_t>& prompt : {prompt_, long_prompt_}) {
     const Answer whole = Alone(runner.get(), prompt, 1024);
-    for (const int32_t chunk : {7, 32, 512}) {
+    for (const int32_t chunk : {7, 32, kLongChunk}) {
       SCOPED_TRACE(chunk);
       ExpectSame(Alone(runner.get(), prompt, chunk), whole);
     }
@@ -137,19 +140,21 @@ TEST_F(RealModelBitsTest, EveryInstructionSetAndKindOfActivation) {
 
 TEST_F(RealModelBitsTest, AfterPreemptionInTheEngine) {
   std::unique_ptr<Runner> alone_runner = NewRunner();
+  // Sequences of about 84 + 100 tokens want 12 blocks each; the pool has 40 for six.
+  constexpr int kNumSequences = kSanitized ? 3 : 6, kNumBlocks = kSanitized ? 20 : 40;
   EngineOptions options;
   options.max_model_len = 512;
   options.vocab_size = RealModel()->spec.vocab_size;
   options.max_num_seqs = 8;
   options.max_num_batched_tokens = 64;
-  // Six sequences of about 84 + 100 tokens want 72 blocks; the pool has 40.
-  options.num_blocks = 40;
+  options.num_blocks = kNumBlocks;
   RecordingSink sink;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
-      options, NewRunner({.num_blocks = 40, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 512}),
+      options,
+      NewRunner({.num_blocks = kNumBlocks, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 512}),
       &sink, Clock::Real());
   ASSERT_TRUE(engine.ok()) << engine.status();
-  std::vector<Request> requests(6);
+  std::vector<Request> requests(kNumSequences);
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].prompt_tokens = prompt_;
     requests[i].sampling = Drawn();

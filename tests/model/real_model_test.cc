@@ -63,10 +63,17 @@ double WorstLogitError(Runner* runner) {
   const size_t stride = golden["sample_stride"], vocab = golden["vocab_size"];
   std::map<std::string, std::vector<std::vector<float>>> logits;
   StepDriver driver(runner);
-  for (const Json& prompt : golden["prompts"]) logits[prompt["id"]] = driver.AllLogits(prompt["ids"]);
+  for (const Json& prompt : golden["prompts"]) {
+    if (kSanitized && prompt["ids"].size() > 100) continue;  // most of the tokens
+    logits[prompt["id"]] = driver.AllLogits(prompt["ids"]);
+  }
   double worst = 0;
   size_t next = 0;
   for (const Json& row : golden["rows"]) {
+    if (!logits.contains(row["prompt"])) {
+      next += (vocab + stride - 1) / stride;
+      continue;
+    }
     const std::vector<float>& ours = logits[row["prompt"]][row["position"].get<size_t>()];
     const double scale = row["max_abs"];
     for (size_t id = 0; id < vocab; id += stride) {
@@ -78,6 +85,10 @@ double WorstLogitError(Runner* runner) {
     }
   }
   for (const Json& row : golden["full_rows"]) {
+    if (!logits.contains(row["prompt"])) {
+      next += vocab;
+      continue;
+    }
     const std::vector<float>& ours = logits[row["prompt"]][row["position"].get<size_t>()];
     double scale = 0;
     for (size_t id = 0; id < vocab; ++id) scale = std::max(scale, std::abs(double(samples[next + id])));
