@@ -1,11 +1,13 @@
 #include "engine/model/gguf_tokenizer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/registry.h"
 #include "engine/text/recipes.h"
 
 namespace sluice {
@@ -42,6 +44,18 @@ absl::Status ReadFlags(const Gguf& gguf, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+// What the architecture says of its control tokens; a vocabulary of another one has nothing to say.
+void AddTokenOptions(const Gguf& gguf, TokenizerSpec* spec) {
+  const absl::StatusOr<const Architecture*> architecture = FindArchitecture(gguf);
+  if (!architecture.ok() || !(*architecture)->gguf_tokens_strip_right) return;
+  for (size_t i = 0; i < std::min(spec->types.size(), spec->tokens.size()); ++i) {
+    const int32_t id = int32_t(i);
+    if (spec->types[i] != TokenType::kControl && spec->types[i] != TokenType::kUserDefined) continue;
+    if (id == spec->bos_id || id == spec->unk_id || id == spec->pad_id) continue;
+    spec->added.push_back({.id = id, .rstrip = true});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf) {
@@ -71,6 +85,7 @@ absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf)
   }
   SLUICE_RETURN_IF_ERROR(ReadIds(gguf, &spec));
   SLUICE_RETURN_IF_ERROR(ReadFlags(gguf, &spec));
+  if (spec.model == TokenizerModel::kSentencePieceBpe) AddTokenOptions(gguf, &spec);
   return std::optional<TokenizerSpec>(std::move(spec));
 }
 

@@ -72,6 +72,7 @@ absl::Span<const Architecture> Architectures() {
       {.gguf_name = "phi3",
        .spec_from_gguf = Phi3FromGguf,
        .gguf_tensors = Phi3GgufTensorNames(),
+       .gguf_tokens_strip_right = true,
        .config_name = "phi3",
        .spec_from_config = Phi3FromConfig,
        .config_tensors = Phi3FolderTensorNames()},

@@ -22,6 +22,9 @@ struct Architecture {
   absl::string_view gguf_name = {};  // general.architecture
   SpecFromGguf spec_from_gguf = nullptr;
   TensorNaming gguf_tensors = {};
+  // Control tokens of a SentencePiece vocabulary take the white space after them, which GGUF has no place for. Not BOS,
+  // the unknown and the padding token.
+  bool gguf_tokens_strip_right = false;
 
   absl::string_view config_name = {};  // model_type
   SpecFromConfig spec_from_config = nullptr;

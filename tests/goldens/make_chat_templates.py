@@ -5,7 +5,8 @@
   make_chat_templates.py features                 features.json: the snippets below
   make_chat_templates.py conversations            conversations.json: the cases that the next two render
   make_chat_templates.py gguf MODEL.gguf NAME     NAME.json: the template inside of a model
-  make_chat_templates.py folder DIR NAME          NAME.json: every DIR/*.jinja, as hashes
+  make_chat_templates.py folder DIR NAME          NAME.json: every DIR/*.jinja, as hashes; for templates.json llama.cpp's
+                                                  models/templates and those that the vocabularies come with
 
 Files go to chat_templates/ beside this script. What came out of a case is {text} or {error}; as a hash, FNV-1a of the text
 (64 bits folded to 32) or "error". Messages, tools and variables are kept as JSON text, as a server would get them.

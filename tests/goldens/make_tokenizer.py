@@ -323,16 +323,16 @@ def byte_level(get, pre, with_added, ignore_merges=False):
     return tokenizer
 
 
-def add_tokens(tokenizer, tokens, types):
+def add_tokens(tokenizer, tokens, types, stripping=()):
     for token, kind in zip(tokens, types):
         if kind in (CONTROL, UNKNOWN):
-            tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True)])
+            tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True, rstrip=token in stripping)])
         elif kind == USER_DEFINED:
-            tokenizer.add_tokens([AddedToken(token, normalized=False, special=False)])
+            tokenizer.add_tokens([AddedToken(token, normalized=False, special=False, rstrip=token in stripping)])
     assert tokenizer.get_vocab_size() == len(tokens)
 
 
-def sentencepiece_bpe(get, with_added):
+def sentencepiece_bpe(get, with_added, stripping=()):
     """Llama 2's tokenizer.json: Prepend and Replace, and a merge for every way to make a piece of two, longest left part first."""
     tokens, types, scores = get("tokens"), get("token_type"), get("scores")
     vocab = {t: i for i, t in enumerate(tokens)}
@@ -343,7 +343,7 @@ def sentencepiece_bpe(get, with_added):
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     if with_added:
-        add_tokens(tokenizer, tokens, types)
+        add_tokens(tokenizer, tokens, types, stripping)
     return tokenizer
 
 
@@ -407,9 +407,12 @@ def main():
     parsed.normalizer = plain.normalizer = normalizers.NFC()
     write("qwen2", strings, parsed, plain)
 
-    for name, source in (("llama-spm", LLAMA_SPM), ("phi-3", PHI3)):
+    # Phi-3's tokenizer.json has its control tokens take the white space after them, these three excepted.
+    stripping = {t for t, kind in zip(read_vocab(cache, PHI3)("tokens"), read_vocab(cache, PHI3)("token_type")) if kind in (CONTROL, USER_DEFINED)}
+    stripping -= {"<unk>", "<s>", "<|endoftext|>"}
+    for name, source, stripping in (("llama-spm", LLAMA_SPM, ()), ("phi-3", PHI3, stripping)):
         get = read_vocab(cache, source)
-        parsed, plain = sentencepiece_bpe(get, True), sentencepiece_bpe(get, False)
+        parsed, plain = sentencepiece_bpe(get, True, stripping), sentencepiece_bpe(get, False)
         library = sentencepiece_library(get)
         for text in strings:
             ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)

@@ -157,14 +157,13 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(
     TokenizerJson, GoldenTest,
-    ::testing::Values(Case{"Mistral", "mistral", "tokenizers/mistral"},
-                      Case{"Llama31", "llama-3.1", "tokenizers/llama-3.1"}, Case{"Qwen3", "qwen3", "tokenizers/qwen3"},
-                      Case{"GptOss", "gpt-oss", "tokenizers/gpt-oss"},
-                      Case{"DeepSeekV2", "deepseek-v2", "tokenizers/deepseek-v2"},
-                      Case{"DeepSeekV3", "deepseek-v3", "tokenizers/deepseek-v3"},
-                      Case{"Gemma2", "gemma-2", "tokenizers/gemma-2"}, Case{"Gemma3", "gemma-3", "tokenizers/gemma-3"},
-                      Case{"Olmo1", "olmo-1", "tokenizers/olmo-1"}, Case{"Olmo2", "olmo-2", "tokenizers/olmo-2"},
-                      Case{"KimiK2", "kimi-k2", "tokenizers/kimi-k2"}),
+    ::testing::Values(
+        Case{"Mistral", "mistral", "tokenizers/mistral"}, Case{"Llama3", "llama-3.1", "tokenizers/llama-3"},
+        Case{"Llama31", "llama-3.1", "tokenizers/llama-3.1"}, Case{"Qwen3", "qwen3", "tokenizers/qwen3"},
+        Case{"GptOss", "gpt-oss", "tokenizers/gpt-oss"}, Case{"DeepSeekV2", "deepseek-v2", "tokenizers/deepseek-v2"},
+        Case{"DeepSeekV3", "deepseek-v3", "tokenizers/deepseek-v3"}, Case{"Gemma2", "gemma-2", "tokenizers/gemma-2"},
+        Case{"Gemma3", "gemma-3", "tokenizers/gemma-3"}, Case{"Olmo1", "olmo-1", "tokenizers/olmo-1"},
+        Case{"Olmo2", "olmo-2", "tokenizers/olmo-2"}, Case{"KimiK2", "kimi-k2", "tokenizers/kimi-k2"}),
     [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Ranks, GoldenTest,
                          ::testing::Values(Case{"Llama4", "llama-4", "tokenizers/llama-4/tokenizer.model", "llama4"},
@@ -306,6 +305,16 @@ TEST(RealVocabularyTest, SmolLm2SaysWhatItsFileSays) {
                                "b"),
                      false),
             "ab");
+}
+
+// As in the family's tokenizer.json: a chat's newlines are no tokens.
+TEST(RealVocabularyTest, ControlTokensOfPhi3TakeTheWhiteSpaceAfterThem) {
+  absl::StatusOr<RealVocabulary> vocabulary = LoadRealVocabulary("ggml-vocab-phi-3.gguf");
+  if (absl::IsNotFound(vocabulary.status())) GTEST_SKIP() << vocabulary.status().message();
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  const Tokenizer& t = *vocabulary->tokenizer;
+  EXPECT_EQ(*t.Encode("<|user|>\n Hi<|end|>\n<|assistant|>\n"), (Ids{1, 32010, 6324, 32007, 32001}));
+  EXPECT_EQ(*t.Encode("<|endoftext|>\nHi"), (Ids{1, 32000, 29871, 13, 18567}));
 }
 
 TEST(RealVocabularyTest, Llama2StartsWithBosAndDropsItsSpace) {
