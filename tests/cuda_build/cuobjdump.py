@@ -1,23 +1,41 @@
 """What cuobjdump says of a library of kernels."""
 
-import argparse
 import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 
-def arguments(description):
-    """--cuobjdump PROGRAM [--table] ARCHIVE; a skip where there is no such program."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--cuobjdump", default="cuobjdump")
-    parser.add_argument("--table", action="store_true", help="print every kernel")
-    parser.add_argument("archive", help="a static library of objects that nvcc made")
-    args = parser.parse_args()
-    if not os.path.exists(args.cuobjdump):
-        print(f"skipped: there is no {args.cuobjdump}")
+@dataclass(slots=True)
+class Instruction:
+    """Of Volta and later: 16 bytes, with what the scheduler is to do in bits 105 to 121."""
+
+    address: int
+    opcode: str  # LDG.E.128
+    guard: str  # @!P0, or nothing
+    operands: str
+    target: int | None  # of a branch
+    stall: int = 0  # clocks until the warp's next instruction may follow
+    sets: int = 7  # the scoreboard that says when the result is there; 7: none
+    frees: int = 7  # likewise when the operands have been read
+    waits: int = 0  # bit i: for scoreboard i
+
+    @property
+    def name(self):
+        return self.opcode.split(".")[0]
+
+    def decode(self, high):
+        """high: the upper 8 bytes."""
+        self.stall = high >> 41 & 15
+        self.sets, self.frees, self.waits = high >> 46 & 7, high >> 49 & 7, high >> 52 & 63
+
+
+def require(program):
+    """A skip where there is no such program."""
+    if not os.path.exists(program):
+        print(f"skipped: there is no {program}")
         sys.exit(77)
-    return args
 
 
 def short_names(mangled):
@@ -27,9 +45,9 @@ def short_names(mangled):
     return dict(zip(names, (name.replace("sluice::cuda::", "").replace("(anonymous namespace)::", "") for name in out)))
 
 
-def resources(args):
+def resources(cuobjdump, archive):
     """Yields (architecture, kernel, registers, stack bytes, static shared bytes, local bytes)."""
-    text = subprocess.run([args.cuobjdump, "--dump-resource-usage", args.archive], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([cuobjdump, "--dump-resource-usage", archive], check=True, capture_output=True, text=True).stdout
     arch, kernel = "", ""
     for line in text.splitlines():
         if match := re.match(r"arch = (sm_\w+)", line.strip()):
@@ -40,20 +58,28 @@ def resources(args):
             yield (arch, kernel, *map(int, match.groups()))
 
 
-def instructions(args, arch):
-    """Yields (kernel, [(address, opcode, branch target or None)])."""
-    process = subprocess.Popen([args.cuobjdump, "-sass", "-arch", arch, args.archive], stdout=subprocess.PIPE, text=True)
+INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+)?\s*([A-Z][A-Z0-9_.]*)\s*([^;]*);")
+UPPER_HALF = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/")
+TARGET = re.compile(r"0x([0-9a-f]+)\s*$")
+
+
+def instructions(cuobjdump, archive, arch):
+    """Yields (kernel, [Instruction])."""
+    process = subprocess.Popen([cuobjdump, "-sass", "-arch", arch, archive], stdout=subprocess.PIPE, text=True)
     name, code = None, []
     for line in process.stdout:
-        if match := re.match(r"\s*Function : (\S+)", line):
+        if match := UPPER_HALF.match(line):
+            if code:
+                code[-1].decode(int(match.group(1), 16))
+        elif match := INSTRUCTION.match(line):
+            address, guard, opcode, operands = match.groups()
+            to = TARGET.search(operands) if opcode.split(".")[0] == "BRA" else None
+            code.append(Instruction(int(address, 16), opcode, guard or "", operands.strip(), int(to.group(1), 16) if to else None))
+        elif match := re.match(r"\s*Function : (\S+)", line):
             if name:
                 yield name, code
             name, code = match.group(1), []
-        elif match := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\s*([^;]*);", line):
-            target = None
-            if match.group(2).split(".")[0] == "BRA" and (to := re.search(r"0x([0-9a-f]+)\s*$", match.group(3))):
-                target = int(to.group(1), 16)
-            code.append((int(match.group(1), 16), match.group(2), target))
     if name:
         yield name, code
-    assert process.wait() == 0, f"{args.cuobjdump} failed"
+    if process.wait() != 0:
+        sys.exit(f"{cuobjdump} failed")

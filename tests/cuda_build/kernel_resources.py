@@ -2,19 +2,25 @@
 """Registers, stack and shared memory of every kernel in a library, by architecture: none may spill, none may take so many
 registers that its block does not fit an SM. Prints the table with --table."""
 
+import argparse
 import sys
 
 import cuobjdump
 
-# Bytes of stack that a kernel may use. sm_90 is what they are made for; on sm_80 two of the products with quantised
-# weights miss their 128 registers by two and by four.
-STACK_ALLOWED = {"sm_80": 16}
+# Bytes of stack that a kernel may use. sm_90 is what they are made for; on sm_80 one of the products with quantised
+# weights misses the 80 registers that nvcc gives it by six.
+STACK_ALLOWED = {"sm_80": 24}
 MOST_REGISTERS = 255
 
 
 def main():
-    args = cuobjdump.arguments(__doc__)
-    rows = list(cuobjdump.resources(args))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuobjdump", required=True)
+    parser.add_argument("--table", action="store_true", help="print every kernel")
+    parser.add_argument("archive", help="a static library of objects that nvcc made")
+    args = parser.parse_args()
+    cuobjdump.require(args.cuobjdump)
+    rows = list(cuobjdump.resources(args.cuobjdump, args.archive))
     names = cuobjdump.short_names(row[1] for row in rows)
     bad = []
     for arch, kernel, registers, stack, shared, local in rows:
