@@ -14,6 +14,7 @@
 #include "engine/text/hf_tokenizer.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
+#include "tests/sanitized.h"
 #include "tests/text/real_vocabulary.h"
 
 namespace sluice {
@@ -189,7 +190,9 @@ TEST(RecipeTest, TheRecipeThatGgufNamesIsTheTokenizerJsons) {
     vocabulary->spec.pre = recipe;
     const auto tokenizer = Tokenizer::Create(vocabulary->spec);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    for (const Golden& golden : ReadGoldens(family, {"corpus", "corpus_added"})) {
+    const std::vector<Golden> goldens = ReadGoldens(family, {"corpus", "corpus_added"});
+    for (size_t i = 0; i < goldens.size(); i += kSanitized ? 8 : 1) {
+      const Golden& golden = goldens[i];
       const absl::StatusOr<Ids> ids = (*tokenizer)->Encode(golden.text, {.add_special = false, .parse_special = false});
       ASSERT_TRUE(ids.ok()) << ids.status();
       EXPECT_EQ(*ids, golden.plain) << family << ": " << nlohmann::json(golden.text);
