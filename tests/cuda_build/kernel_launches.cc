@@ -159,16 +159,18 @@ void MeasureQkv() {
   const double columns = kRows * (576 + 16 * 192);
   Measure("8192 rows, 16 heads of 192", {{.bytes = columns * 6, .flops = columns * 16, .stream = columns * 4}},
           [&] { LaunchMlaQkvPost(mla, nullptr); });
-  const MlaGatherRopeArgs gather = {.num_tokens = kRowsInt,
-                                    .num_heads = 16,
-                                    .kv_lora_rank = 512,
-                                    .qk_nope_head_dim = 128,
-                                    .qk_rope_head_dim = 64,
-                                    .q = Somewhere<void>(),
-                                    .q_latent = Somewhere<void>()};
-  const double turned = kRows * 16 * 64;
-  Measure("8192 rows, 16 heads of 64", {{.bytes = turned * 4, .stream = turned * 2}},
-          [&] { LaunchMlaGatherRope(gather, nullptr); });
+  for (const int32_t rope : {64, 60}) {  // of whole pieces of 16 bytes, and of 4
+    const MlaGatherRopeArgs gather = {.num_tokens = kRowsInt,
+                                      .num_heads = 16,
+                                      .kv_lora_rank = 512,
+                                      .qk_nope_head_dim = 128,
+                                      .qk_rope_head_dim = rope,
+                                      .q = Somewhere<void>(),
+                                      .q_latent = Somewhere<void>()};
+    const double turned = kRows * 16 * rope;
+    Measure("8192 rows, 16 heads of " + std::to_string(rope), {{.bytes = turned * 4, .stream = turned * 2}},
+            [&] { LaunchMlaGatherRope(gather, nullptr); });
+  }
 }
 
 void MeasureExperts() {

@@ -124,8 +124,12 @@ def shortest_path(body, gain, enough):
     """The way through `body`, taking no branch back, on which the gains of instructions reach `enough` in each component,
     or else the most that there is, and of those ways the shortest. gain(i): a tuple like `enough`."""
     place = {i.address: n for n, i in enumerate(body)}
-    # At each instruction, by what has been gained: (length so far, the way there).
-    reached = [{} for _ in range(len(body) + 1)]
+    jumps = {n: place.get(i.target, len(body)) for n, i in enumerate(body) if is_jump(i)}
+    ends_at = {n for n, i in enumerate(body) if i.opcode == "EXIT" and not i.guard}
+    # Pieces without a jump, by where they begin.
+    begins = sorted({0} | {n + 1 for n in (*jumps, *ends_at)} | {to for to in jumps.values()})
+    # At the beginning of each, by what has been gained: (length so far, the pieces on the way there).
+    reached = {n: {} for n in (*begins, len(body))}
     reached[0] = {tuple(0 for _ in enough): (0, None)}
     ends = {}
 
@@ -133,24 +137,27 @@ def shortest_path(body, gain, enough):
         if gained not in states or length < states[gained][0]:
             states[gained] = (length, way)
 
-    for n, i in enumerate(body):
-        for gained, (length, way) in reached[n].items():
-            after = tuple(min(a + b, c) for a, b, c in zip(gained, gain(i), enough))
-            step = (length + 1, (n, way))
-            to = place.get(i.target) if is_jump(i) else None
-            if to is not None and to > n:
+    for first, last in zip(begins, [*begins[1:], len(body)]):
+        if first >= len(body):
+            break
+        piece = [sum(gains) for gains in zip(*(gain(i) for i in body[first:last]))]
+        to, conditional = jumps.get(last - 1), is_conditional(body[last - 1])
+        for gained, (length, way) in reached[first].items():
+            after = tuple(min(a + b, c) for a, b, c in zip(gained, piece, enough))
+            step = (length + last - first, (first, last, way))
+            ahead = to is not None and last <= to < len(body)
+            if ahead:
                 arrive(reached[to], after, *step)
-            if i.opcode == "EXIT" and not i.guard:
+            if last - 1 in ends_at:
                 arrive(ends, after, *step)
-            elif not is_jump(i) or is_conditional(i) or to is None or to <= n:
-                arrive(reached[n + 1], after, *step)
-        reached[n] = None
+            elif not ahead or conditional:
+                arrive(reached[last], after, *step)
     ends = ends or reached[len(body)]
     gained = max(ends, key=lambda g: (sum(a / c for a, c in zip(g, enough) if c), -ends[g][0]))
     way, path = ends[gained][1], []
     while way is not None:
-        path.append(body[way[0]])
-        way = way[1]
+        first, last, way = way
+        path += reversed(body[first:last])
     return path[::-1]
 
 
