@@ -1,6 +1,7 @@
 #include "engine/ops/cuda/cuda_ops.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -126,12 +127,12 @@ class CudaOps : public Ops {
     int32_t num_rows = 0;
     for (size_t i = 0; i < recordings_.shapes().size(); ++i) {
       const StepShape& shape = recordings_.shapes()[i];
-      // Kernels are loaded by running, which a recording does not do.
-      if (shape.num_tokens != num_rows) {
+      // Kernels are loaded by running, which a recording does not do; which of them run changes at powers of 2.
+      if (shape.num_tokens != num_rows && std::has_single_bit(static_cast<uint32_t>(shape.num_tokens))) {
         BeginPadding(shape);
         operations();
-        num_rows = shape.num_tokens;
       }
+      num_rows = shape.num_tokens;
       BeginPadding(shape);
       SLUICE_RETURN_IF_ERROR(context_.status());
       SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
