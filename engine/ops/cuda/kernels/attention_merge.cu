@@ -20,7 +20,7 @@ __device__ void MergeRow(const AttentionKernelArgs& args, const AttentionMerge& 
     SoftmaxState total;
     float values[kValuesPerLane] = {};
     for (int32_t begin = 0; begin < merge.num_items; begin += kItemsAtOnce) {
-      // All under way before the first is used.
+      // Of items that may not be there; those are not merged.
       float2 states[kItemsAtOnce];
       float4 parts[kItemsAtOnce];
 #pragma unroll
