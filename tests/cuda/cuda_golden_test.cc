@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::El
   options.max_model_len = model->spec.position_embedding == PositionEmbedding::kLearned
                               ? std::min(kMaxTokens, model->spec.max_position)
                               : kMaxTokens;
-  options.max_num_seqs = 16;
+  options.max_num_seqs = 32;  // and a little more than the company of the last test
   options.max_num_batched_tokens = kMaxTokens;
   return Runner::Create(*std::move(ops), model->spec, *std::move(weights), options);
 }
