@@ -27,7 +27,7 @@ absl::Status CheckFloats(const v1::GenerateOptions& options) {
   if (options.has_top_p()) SLUICE_RETURN_IF_ERROR(CheckFloat("top_p", options.top_p(), 0, 1, true));
   if (options.has_min_p()) SLUICE_RETURN_IF_ERROR(CheckFloat("min_p", options.min_p(), 0, 1));
   if (options.has_repetition_penalty()) {
-    SLUICE_RETURN_IF_ERROR(CheckFloat("repetition_penalty", options.repetition_penalty(), 0, kMax, true));
+    SLUICE_RETURN_IF_ERROR(CheckFloat("repetition_penalty", options.repetition_penalty(), 1 / kMax, kMax));
   }
   if (options.has_presence_penalty()) {
     SLUICE_RETURN_IF_ERROR(CheckFloat("presence_penalty", options.presence_penalty(), -2, 2));

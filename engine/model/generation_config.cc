@@ -19,7 +19,7 @@ absl::Status Check(const std::string& file, const GenerationConfig& config) {
   SLUICE_RETURN_IF_ERROR(check("temperature", config.temperature, 0, true, 100));
   SLUICE_RETURN_IF_ERROR(check("top_p", config.top_p, 0, false, 1));
   SLUICE_RETURN_IF_ERROR(check("min_p", config.min_p, 0, true, 1));
-  return check("repetition_penalty", config.repetition_penalty, 0, false, 100);
+  return check("repetition_penalty", config.repetition_penalty, 1e-6f, true, 100);
 }
 
 std::optional<int32_t> ToInt32(const std::optional<int64_t>& value) {

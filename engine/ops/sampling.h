@@ -2,7 +2,8 @@
 //   1 raw log-probabilities (for reporting) = log_softmax(logits)
 //   2 masked_tokens = -inf; 3 logit += bias; 4 repetition over prompt + output: l > 0 ? l / r : l * r
 //   5 l -= frequency * count in output; 6 l -= presence * [count > 0]
-//   7 temperature 0: the largest, lowest id on ties. Otherwise l /= temperature, then keep
+//   7 temperature 0, or one that the largest overflows when divided by: the largest, lowest id on ties. Otherwise
+//     l /= temperature, then keep
 //     min_p: p >= min_p * p_max; top_k: the k largest, ties at the k-th stay; top_p: of the softmax of the survivors,
 //     the smallest set of largest values whose mass reaches top_p (at least one; equal values go by lower id first)
 //   8 argmax over the survivors of l + Gumbel(seed, position, token), lowest id on ties.

@@ -230,15 +230,18 @@ TEST(Sample, TellsNanInfinityAndNothingFinite) {
   }
 }
 
-TEST(Sample, SurvivesTemperaturesThatOverflow) {
-  for (float temperature : {1e-44f, 1e38f}) {
-    for (const std::vector<float>& logits : {std::vector<float>{1, 2, 3}, {-1, -2, -3}, {-1, 0, 1}}) {
-      for (float top_p : {1.0f, 0.5f}) {
-        SampleRow row;
-        row.temperature = temperature, row.top_p = top_p;
-        const SampleResult result = Sample({logits}, {row})[0];
-        EXPECT_GE(result.token, 0);
-        EXPECT_LT(result.token, 3);
+TEST(Sample, TakesTheLargestWhereQuotientsOverflow) {
+  for (const float temperature : {1e-45f, 1e-38f, 1e38f}) {
+    for (const std::vector<float>& logits :
+         {std::vector<float>{1, 2, 3}, {-1, -2, -3}, {-1, 0, 1}, {-1, 0, -1}, {-9, -8, -8}}) {
+      for (const float top_p : {1.0f, 0.5f}) {
+        for (const int32_t top_k : {0, 1, 2}) {
+          for (const float min_p : {0.0f, 0.5f}) {
+            SampleRow row;
+            row.temperature = temperature, row.top_p = top_p, row.top_k = top_k, row.min_p = min_p;
+            EXPECT_EQ(Sample({logits}, {row})[0].token, ReferenceSample(logits, row).token);
+          }
+        }
       }
     }
   }

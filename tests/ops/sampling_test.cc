@@ -191,6 +191,29 @@ TEST(CpuSampling, PromptLogprobsAgreeWithTheRule) {
   }
 }
 
+TEST(CpuSampling, TakesTheLargestWhereQuotientsOverflow) {
+  const std::vector<std::vector<float>> logits = {{1, 2, 3}, {-1, -2, -3}, {-1, 0, 1}, {-1, 0, -1}, {-9, -8, -8}};
+  auto ops = Cpu();
+  GivenLogits given(ops.get(), logits);
+  for (const float temperature : {1e-45f, 1e-38f, 1e38f}) {
+    for (const float top_p : {1.0f, 0.5f}) {
+      for (const int32_t top_k : {0, 1, 2}) {
+        for (const float min_p : {0.0f, 0.5f}) {
+          for (int r = 0; r < int(logits.size()); ++r) {
+            SampleRow row;
+            row.logits_row = r, row.num_logprobs = 1;
+            row.temperature = temperature, row.top_p = top_p, row.top_k = top_k, row.min_p = min_p;
+            EXPECT_EQ(given.Sample(row).token, ReferenceSample(given.logits(r), row).token) << r << " " << temperature;
+            if (temperature == 1e-45f) {
+              EXPECT_EQ(given.Sample(row).token, std::vector<int>({2, 0, 2, 1, 1})[size_t(r)]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CpuSampling, TellsNanInfinityAndNothingFinite) {
   const auto with = [](int at, float value) {
     std::vector<float> l = RandomLogits(9000, 1, 1);

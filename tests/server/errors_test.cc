@@ -47,7 +47,7 @@ TEST_F(ErrorsTest, EveryOptionOutOfRangeIsNamed) {
   for (float bad : {-0.1f, 1.1f, nan}) {
     ExpectInvalid("options.min_p", [&](auto* o) { o->set_min_p(bad); });
   }
-  for (float bad : {0.0f, -1.0f, nan, inf}) {
+  for (float bad : {0.0f, -1.0f, 9e-7f, 1.1e6f, nan, inf}) {
     ExpectInvalid("options.repetition_penalty", [&](auto* o) { o->set_repetition_penalty(bad); });
   }
   for (float bad : {-2.1f, 2.1f, nan}) {

@@ -219,13 +219,15 @@ void CpuSampler::MergeScan(const FloatKernels& floats, int64_t vocab, Job& job, 
   }
   job.usable = !bad && job.max > -kInf;
   if (job.row == nullptr || !job.usable) return;
+  const float tempered_max = job.draws ? job.max / job.row->temperature : 0;
+  if (!std::isfinite(tempered_max)) job.draws = job.filtered = false;
   if (!job.draws) {
     const int64_t first = top_segment * kSegment;
     job.token =
         static_cast<int32_t>(first + floats.find(job.logits + first, std::min(kSegment, vocab - first), job.max));
     return;
   }
-  job.max /= job.row->temperature;
+  job.max = tempered_max;
   job.min_value = kLowest;
   if (job.row->min_p > 0) {
     job.min_value = std::max(kLowest, RoundUp(double{job.max} + std::log(double{job.row->min_p})));

@@ -98,8 +98,9 @@ SampleResult ReferenceSample(std::span<const float> logits, const SampleRow& row
   std::vector<float> l = Adjusted(logits, row);
   result.finite = IsUsable(logits) && IsUsable(l);
   if (!result.finite) return result;
-  if (row.temperature == 0) {
-    result.token = Descending(l)[0];
+  const int32_t largest = Descending(l)[0];
+  if (row.temperature == 0 || !std::isfinite(l[size_t(largest)] / row.temperature)) {
+    result.token = largest;
   } else {
     for (float& v : l) v /= row.temperature;
     float best = -kInf;

@@ -248,15 +248,17 @@ __global__ void __launch_bounds__(kFilterThreads) FinishKernel(const __grid_cons
   __syncthreads();
   const SegmentResult& merged = shared.merged;
   const bool finite = !merged.bad && merged.largest.value > -INFINITY;
+  const float max = Draws(row) ? __fdiv_rn(merged.largest.value, row.temperature) : INFINITY;
   int32_t token = 0;
-  if (finite && Filters(row, args.vocab_size)) {
+  if (finite && fabsf(max) == INFINITY) {
+    token = merged.largest.token;
+  } else if (finite && Filters(row, args.vocab_size)) {
     Items items = {Logits(args, blockIdx.x), nullptr, args.vocab_size, row.temperature, aligned};
-    const Cut cut = FindCut(row, __fdiv_rn(merged.largest.value, row.temperature), shared.filter, items);
+    const Cut cut = FindCut(row, max, shared.filter, items);
     token = Draw(row, items, cut, shared);
   } else if (finite) {
-    token = Draws(row) ? merged.drawn.token : merged.largest.token;
+    token = merged.drawn.token;
   }
-  if (token == kNoToken) token = merged.largest.token;  // a temperature so low that quotients are infinite
   if (threadIdx.x == 0) {
     args.tokens[blockIdx.x] = token;
     args.finite[blockIdx.x] = finite;
