@@ -23,16 +23,17 @@ struct Abilities {
   const char* device;
   std::vector<std::string> activations, kv_types;
   const char* gemm_library_with;  // the activations with which --gemm-library-from means something; null: none
+  int32_t mla_expand_from;
 };
 
 const Abilities& OfCpu() {
-  static const auto* cpu = new Abilities{"cpu", {"int16", "int8", "f32"}, {"f16", "f32", "bf16"}, nullptr};
+  static const auto* cpu = new Abilities{"cpu", {"int16", "int8", "f32"}, {"f16", "f32", "bf16"}, nullptr, INT32_MAX};
   return *cpu;
 }
 
 #if SLUICE_WITH_CUDA
 const Abilities& OfCuda() {
-  static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}, "bf16"};
+  static const auto* cuda = new Abilities{"cuda", {"bf16", "f32"}, {"f16", "bf16", "f32", "fp8_e4m3"}, "bf16", 512};
   return *cuda;
 }
 #endif
@@ -77,6 +78,7 @@ ServingDevice Describe(const Abilities& able, const ModelOptions& options) {
   device.activations = options.activations == "auto" ? able.activations[0] : options.activations;
   device.kv_type = options.kv_dtype == "auto" ? able.kv_types[0] : options.kv_dtype;
   device.kv_dtype = KvTypeOf(device.kv_type);
+  device.mla_expand_from = options.mla_expand_from.value_or(able.mla_expand_from);
   return device;
 }
 

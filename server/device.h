@@ -1,6 +1,8 @@
-// Where the model runs, and in what precision: what --device, --activations and --kv-dtype come to on this machine.
+// Where the model runs, and in what precision: what --device, --activations, --kv-dtype and --mla-expand-from
+// come to on this machine.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,6 +19,7 @@ struct ServingDevice {
   std::string activations;  // as the flags spell them, never "auto"
   std::string kv_type;
   KvDType kv_dtype = KvDType::kF16;
+  int32_t mla_expand_from = INT32_MAX;
 };
 
 // INVALID_ARGUMENT names a flag that asks for what no device of this build can do. Quick: looks at no device.

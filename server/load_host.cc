@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   if (options.model.max_model_len > 0) load.kv.max_model_len = options.model.max_model_len;
   load.kv.max_num_seqs = options.limits.max_num_seqs;
   load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
-  load.mla_expand_from = options.model.mla_expand_from;
+  load.mla_expand_from = device->mla_expand_from;
   load.max_logprobs = options.limits.max_logprobs < 0 ? INT32_MAX : options.limits.max_logprobs;
   load.max_adjusted = kMaxLogitBias + kMaxStopTokenIds + int32_t(loaded.eos_token_ids.size());
   return LoadRunner(loaded, std::move(device->ops), load);

@@ -26,7 +26,7 @@ struct RawFlags {
   std::string model, host = "0.0.0.0", device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
   std::vector<std::string> names;
   std::string grpc_port = "50051", http_port = "8000", admin_port = "8002";
-  std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "never",
+  std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "auto",
               gemm_library_from = "never";
   std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
               max_queued_tokens = "1048576", max_logprobs = "20";
@@ -71,8 +71,8 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "How keys and values are stored: f32, f16 or bf16, on a GPU fp8_e4m3 too. auto: f16.", model, "TYPE");
 
   add("--mla-expand-from", &raw->mla_expand_from,
-      "Prompts of so many tokens and more take the expanded form of latent attention on the CPU: faster in long steps, "
-      "slower in short ones; never: all tokens take the absorbed form.",
+      "Prompts of so many tokens and more take the expanded form of latent attention: faster in long steps, slower in "
+      "short ones; never: all tokens take the absorbed form. auto: 512 on a GPU, never on the CPU.",
       model, "N");
   add("--gemm-library-from", &raw->gemm_library_from,
       "Prompts of so many tokens and more take the products of cuBLASLt on a GPU, with weights rounded to bf16: faster "
@@ -216,8 +216,11 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
   }
   SLUICE_RETURN_IF_ERROR(
       ChoiceFlag("--activations", raw.activations, {"auto", "int16", "int8", "f32", "bf16"}, &model->activations));
-  if (raw.mla_expand_from != "never") {
-    SLUICE_RETURN_IF_ERROR(IntFlag("--mla-expand-from", raw.mla_expand_from, 1, 1 << 30, &model->mla_expand_from));
+  if (raw.mla_expand_from == "never") {
+    model->mla_expand_from = INT32_MAX;
+  } else if (raw.mla_expand_from != "auto") {
+    SLUICE_RETURN_IF_ERROR(
+        IntFlag("--mla-expand-from", raw.mla_expand_from, 1, 1 << 30, &model->mla_expand_from.emplace()));
   }
   if (raw.gemm_library_from != "never") {
     SLUICE_RETURN_IF_ERROR(

@@ -22,7 +22,7 @@ struct ModelOptions {
   std::optional<int64_t> kv_memory_bytes;  // nullopt: decided from the model and the memory there is
   std::string activations = "auto";        // auto, int16, int8, f32, bf16
   std::string kv_dtype = "auto";           // auto, f32, f16, bf16, fp8_e4m3
-  int32_t mla_expand_from = INT32_MAX;     // MlaAttentionArgs::expand_from in engine/ops/ops.h
+  std::optional<int32_t> mla_expand_from;  // MlaAttentionArgs::expand_from in engine/ops/ops.h; none: the device's
   int32_t gemm_library_from = INT32_MAX;   // CudaOpsOptions::gemm_library_from in engine/ops/cuda/cuda_ops.h
 };
 

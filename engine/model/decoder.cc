@@ -71,6 +71,7 @@ absl::Status Decoder::Allocate() {
   StepLimits limits = options_.limits;
   limits.vocab_size = spec_.vocab_size;
   limits.num_kv_groups = int32_t(MakeKvGroups(spec_).masks.size());
+  limits.mla_expand_from = options_.mla_expand_from;
   const KvCacheShape kv = MakeKvCacheShape(spec_, /*num_blocks=*/1, options_.kv_block_size, options_.kv_dtype);
   return ops_->Reserve(limits, kv, [this](KvCache* cache) {
     Layers(cache);

@@ -151,6 +151,7 @@ struct StepLimits {
   int64_t max_context_tokens = 0;  // in the contexts of all sequences of a step together
   int32_t max_logprobs = 0;        // most likely tokens reported for a row
   int32_t max_adjusted = 0;        // logit biases and masked tokens of a row
+  int32_t mla_expand_from = INT32_MAX;  // of MlaAttentionArgs, in all steps
 };
 
 // What a KV cache may take.

@@ -187,6 +187,7 @@ AttentionRows AttentionHarness::Run(const std::vector<RowsOf>& step, const StepO
   args.step.positions = d_positions.data();
   args.step.row_sequences = d_row_sequences.data();
   args.step.row_starts = d_row_starts.data();
+  args.step.row_ends = d_row_starts.data() + 1;
   args.step.context_lens = d_context_lens.data();
   args.group = {nullptr, d_tables.data(), stride};
   args.plan.limits = {args.step.num_tokens, args.step.num_seqs,
@@ -198,7 +199,7 @@ AttentionRows AttentionHarness::Run(const std::vector<RowsOf>& step, const StepO
   args.plan.items = d_items.data();
   args.q = d_q.data();
   args.element = setup_.element;
-  args.num_heads = setup_.num_heads;
+  args.num_heads = args.row_heads = setup_.num_heads;
   args.kv = {d_cache.data(), setup_.kv, bs, setup_.num_kv_heads, setup_.head_dim, setup_.value_dim};
   args.latent_value_dim = setup_.latent_value_dim;
   args.scale = setup_.Scale();

@@ -24,8 +24,10 @@ namespace {
 constexpr float kF32Tolerance = 1e-4f;  // of the largest |logit|
 constexpr int32_t kMaxTokens = 96;
 constexpr int32_t kCompared = 64;  // tokens of each golden sequence: emulated kernels are slow
+constexpr int32_t kExpandFrom = 20;
 
-absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::Element element) {
+absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::Element element,
+                                             int32_t mla_expand_from) {
   absl::StatusOr<LoadedModel> model = LoadModel(folder);
   if (!model.ok()) return model.status();
   CudaOpsOptions cuda;
@@ -43,19 +45,20 @@ absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::El
                               : kMaxTokens;
   options.max_num_seqs = 32;  // and a little more than the company of the last test
   options.max_num_batched_tokens = kMaxTokens;
+  options.mla_expand_from = mla_expand_from;
   return Runner::Create(*std::move(ops), model->spec, *std::move(weights), options);
 }
 
 class CudaGolden : public ::testing::TestWithParam<std::string> {
  protected:
   // Nothing if the GPU does not take the model, which it then says.
-  std::unique_ptr<Runner> LoadOrRefuse(cuda::Element element) {
+  std::unique_ptr<Runner> LoadOrRefuse(cuda::Element element, int32_t mla_expand_from = INT32_MAX) {
     golden_ = ReadGolden(GetParam());
     for (GoldenSequence& sequence : golden_.sequences) {
       sequence.tokens.resize(std::min<size_t>(sequence.tokens.size(), kCompared));
       sequence.logits.resize(sequence.tokens.size());
     }
-    absl::StatusOr<std::unique_ptr<Runner>> runner = Load(golden_.folder, element);
+    absl::StatusOr<std::unique_ptr<Runner>> runner = Load(golden_.folder, element, mla_expand_from);
     if (runner.ok()) return *std::move(runner);
     EXPECT_EQ(runner.status().code(), absl::StatusCode::kUnimplemented) << runner.status();
     EXPECT_THAT(runner.status().message(), ::testing::HasSubstr("on a GPU"));
@@ -63,11 +66,19 @@ class CudaGolden : public ::testing::TestWithParam<std::string> {
     return nullptr;
   }
 
+  bool HasLatentAttention() const {
+    const absl::StatusOr<LoadedModel> model = LoadModel(ReadGolden(GetParam()).folder);
+    return model.ok() && std::holds_alternative<Mla>(model->spec.layers[0].attention.kind);
+  }
+
+  void ExpectLogitsOfTheReference(int32_t mla_expand_from);
+  void ExpectTheSameBits(int32_t mla_expand_from);
+
   GoldenModel golden_;
 };
 
-TEST_P(CudaGolden, LogitsOfTheReferenceInF32) {
-  const std::unique_ptr<Runner> runner = LoadOrRefuse(cuda::Element::kF32);
+void CudaGolden::ExpectLogitsOfTheReference(int32_t mla_expand_from) {
+  const std::unique_ptr<Runner> runner = LoadOrRefuse(cuda::Element::kF32, mla_expand_from);
   if (runner == nullptr) return;
   StepDriver driver(runner.get());
   float worst = 0;
@@ -83,8 +94,8 @@ TEST_P(CudaGolden, LogitsOfTheReferenceInF32) {
   std::cout << "golden " << GetParam() << " f32 " << worst << std::endl;
 }
 
-TEST_P(CudaGolden, TheSameBitsAloneInPiecesAndInCompany) {
-  const std::unique_ptr<Runner> runner = LoadOrRefuse(cuda::Element::kBF16);
+void CudaGolden::ExpectTheSameBits(int32_t mla_expand_from) {
+  const std::unique_ptr<Runner> runner = LoadOrRefuse(cuda::Element::kBF16, mla_expand_from);
   if (runner == nullptr) return;
   const std::vector<int32_t>& all = golden_.sequences[0].tokens;
   const std::vector<int32_t> prompt(all.begin(), all.begin() + 20);
@@ -117,6 +128,18 @@ TEST_P(CudaGolden, TheSameBitsAloneInPiecesAndInCompany) {
   for (size_t i = 0; i < alone->logprobs.size(); ++i) {
     EXPECT_EQ(sequence->logprobs[i].chosen.logprob, alone->logprobs[i].chosen.logprob) << i;
   }
+}
+
+TEST_P(CudaGolden, LogitsOfTheReferenceInF32) { ExpectLogitsOfTheReference(INT32_MAX); }
+
+TEST_P(CudaGolden, LogitsOfTheExpandedFormInF32) {
+  if (HasLatentAttention()) ExpectLogitsOfTheReference(kExpandFrom);
+}
+
+TEST_P(CudaGolden, TheSameBitsAloneInPiecesAndInCompany) { ExpectTheSameBits(INT32_MAX); }
+
+TEST_P(CudaGolden, TheSameBitsOfTheExpandedForm) {
+  if (HasLatentAttention()) ExpectTheSameBits(kExpandFrom);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGolden, ::testing::ValuesIn(GoldenNames()), [](const auto& info) {

@@ -26,9 +26,12 @@ struct Counts {
   int64_t allocations = 0, replays = 0, bytes_in_use = 0;
 };
 
-std::unique_ptr<Ops> NewOps(Counts* counts, int64_t memory_bytes = int64_t{1} << 30) {
+std::unique_ptr<Ops> NewOps(Counts* counts, int64_t memory_bytes = int64_t{1} << 30, int64_t recording_bytes = 0,
+                            int32_t num_free_recordings = 0) {
   EmulatedDeviceOptions options;
   options.memory_bytes = memory_bytes;
+  options.recording_bytes = recording_bytes;
+  options.num_free_recordings = num_free_recordings;
   options.num_allocations = &counts->allocations;
   options.num_replays = &counts->replays;
   options.bytes_in_use = &counts->bytes_in_use;
@@ -75,6 +78,7 @@ TEST_P(NothingAllocates, OnceTheRunnerIsThere) {
   options.max_num_batched_tokens = kMaxTokens;
   options.max_logprobs = 32;
   options.max_adjusted = 32;
+  options.mla_expand_from = 32;  // for some of the prompts
   const std::unique_ptr<Runner> runner =
       Runner::Create(std::move(ops), model.spec, *std::move(weights), options).value();
   counts.allocations = counts.replays = 0;
@@ -127,7 +131,7 @@ class KvPool : public ::testing::Test {
 
   absl::StatusOr<std::unique_ptr<Runner>> Load(int64_t memory_bytes) {
     counts_ = {};
-    return LoadRunner(model_, NewOps(&counts_, memory_bytes), options_);
+    return LoadRunner(model_, NewOps(&counts_, memory_bytes, recording_bytes_, num_free_recordings_), options_);
   }
   std::string Refusal(int64_t memory_bytes) {
     const absl::Status status = Load(memory_bytes).status();
@@ -143,6 +147,8 @@ class KvPool : public ::testing::Test {
   LoadedModel model_;
   LoadRunnerOptions options_;
   Counts counts_;
+  int64_t recording_bytes_ = 0;
+  int32_t num_free_recordings_ = 0;
 };
 
 TEST_F(KvPool, HoldsEverySequenceWhereThereIsRoom) {
@@ -172,6 +178,46 @@ TEST_F(KvPool, TakesAllThatTheWorkspaceLeavesButAMargin) {
   EXPECT_LE(BytesWithoutCache(**runner), other);
   EXPECT_EQ((*runner)->options().num_blocks, (free - free / 16) / block);
   EXPECT_LT((*runner)->options().num_blocks, num_blocks);
+}
+
+TEST_F(KvPool, LeavesRoomForRecordings) {
+  options_.kv.max_num_seqs = 64;
+  const int64_t block = KvBlockBytes(model_.spec, 16, KvDType::kBF16);
+  recording_bytes_ = 3 * block;
+  int64_t other = 0;
+  {
+    const auto runner = Load(int64_t{1} << 30);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    other = BytesWithoutCache(**runner);
+  }
+  // Recordings are among the other bytes, and there is less than all sequences need.
+  const int64_t memory = other + 64 * 8 / 2 * block;
+  const auto runner = Load(memory);
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  const int64_t free = memory - BytesWithoutCache(**runner);
+  EXPECT_EQ((*runner)->options().num_blocks, (free - free / 16) / block);
+}
+
+TEST_F(KvPool, RecordingsThatDoNotFitAreLeftOut) {
+  options_.kv.max_num_seqs = options_.kv.max_num_batched_tokens = 64;
+  num_free_recordings_ = 4 + 3;  // those that are to show what one takes, and three of 11
+  recording_bytes_ = int64_t{1} << 28;
+  const auto runner = Load(int64_t{1} << 30);
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  EXPECT_EQ(BytesWithoutCache(**runner) >> 28, 3) << "three more fit";
+  StepDriver driver(runner->get());
+  TestSequence* sequence = driver.Add(Prompt(10), SamplingParams());
+  driver.Generate(sequence, 16, 3);
+  EXPECT_GT(counts_.replays, 0) << "small steps were recorded first";
+  std::vector<StepDriver::Part> parts;
+  for (int i = 0; i < 40; ++i) {
+    TestSequence* other = driver.Add(Prompt(2), SamplingParams());
+    driver.Step({{other, 2}});
+    parts.push_back({other, 1});
+  }
+  const int64_t replays = counts_.replays;
+  driver.Step(parts);
+  EXPECT_EQ(counts_.replays, replays) << "large ones are not";
 }
 
 TEST_F(KvPool, IsWhatWasAskedForIfThatIsThere) {

@@ -18,9 +18,10 @@ namespace {
 
 using cuda::Element;
 
-std::unique_ptr<Ops> MakeCudaOps(Element element) {
+std::unique_ptr<Ops> MakeCudaOps(Element element, int32_t mla_pass_tokens = MlaExpansion::kPassTokens) {
   CudaOpsOptions options;
   options.activations = element;
+  options.mla_pass_tokens = mla_pass_tokens;
   return NewCudaOps(cuda_testing::NewTestDevice().value(), options).value();
 }
 
@@ -113,6 +114,9 @@ class EveryMla : public testing::TestWithParam<MlaConfig> {
     EXPECT_LT(WorstError(got, want, &MlaRowTrace::q), tolerance);
     EXPECT_LT(WorstError(got, want, &MlaRowTrace::out), tolerance);
     ExpectSameBits(harness.Run(InPieces()), got, &MlaRowTrace::out);
+    // Several passes a step, and of many heads some at a time.
+    auto in_passes = MakeCudaOps(element, 64);
+    ExpectSameBits(MlaHarness(GetParam(), in_passes.get()).Run(ShortSchedule()), got, &MlaRowTrace::out);
   }
 };
 

@@ -114,6 +114,7 @@ class CacheLayer {
   cuda::PagedKv kv;
 
   std::vector<uint8_t> Bytes() const { return bytes_.Read(); }
+  void Write(const std::vector<uint8_t>& bytes) { bytes_.Write(bytes); }
 
   // All values, in the order in which they lie there.
   std::vector<float> Values() const {

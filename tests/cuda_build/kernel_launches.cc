@@ -15,6 +15,7 @@
 #include "engine/ops/cuda/kernels/embed.h"
 #include "engine/ops/cuda/kernels/finish_product.h"
 #include "engine/ops/cuda/kernels/gemm_product.h"
+#include "engine/ops/cuda/kernels/mla_expand.h"
 #include "engine/ops/cuda/kernels/norm.h"
 #include "engine/ops/cuda/kernels/qkv.h"
 #include "engine/ops/cuda/kernels/routing.h"
@@ -77,6 +78,7 @@ StepArrays Step(int32_t tokens, int32_t seqs) {
           .positions = Somewhere<int32_t>(),
           .row_sequences = Somewhere<int32_t>(),
           .row_starts = Somewhere<int32_t>(),
+          .row_ends = Somewhere<int32_t>(),
           .context_lens = Somewhere<int32_t>(),
           .prompt_lens = Somewhere<int32_t>(),
           .rope_lengths = Somewhere<int32_t>()};
@@ -173,6 +175,37 @@ void MeasureQkv() {
   }
 }
 
+// 128 blocks of 64 tokens.
+void MeasureExpansion() {
+  for (const KvElement cache : {KvElement::kF16, KvElement::kBF16, KvElement::kF8E4M3, KvElement::kF32}) {
+    for (const Element element : {Element::kBF16, Element::kF32}) {
+      const GatherLatentsArgs gather = {.group = Group(),
+                                        .kv = Cache(cache, 1, 576, 0),
+                                        .first_seq = 0,
+                                        .end_seq = 1,
+                                        .longest_blocks = 128,
+                                        .context_lens = Somewhere<int32_t>(),
+                                        .first_blocks = Somewhere<int32_t>(),
+                                        .latents = Somewhere<void>(),
+                                        .element = element,
+                                        .block_tables = Somewhere<int32_t>(),
+                                        .table_stride = 128};
+      const double values = kRows * 576, read = values * static_cast<double>(KvElementBytes(cache));
+      Measure("8192 rows of 576", {{.bytes = read + values * ElementBytes(element), .stream = read}},
+              [&] { LaunchGatherLatents(gather, nullptr); });
+    }
+  }
+  const LayOutExpandedArgs layout = {.num_blocks = 128,
+                                     .products = Somewhere<void>(),
+                                     .rope_keys = Somewhere<void>(),
+                                     .rope_stride = 576,
+                                     .qk_nope_head_dim = 128,
+                                     .kv = Cache(KvElement::kBF16, 16, 192, 128)};
+  const double written = kRows * 16 * 320 * 2;
+  Measure("8192 rows, 16 heads of 192 and 128", {{.bytes = kRows * (16 * 256 + 64) * 2 + written, .stream = written}},
+          [&] { LaunchLayOutExpanded(layout, nullptr); });
+}
+
 void MeasureExperts() {
   for (const int32_t experts : {64, 128, 512}) {
     const RouteArgs args = {.num_rows = kRowsInt,
@@ -226,6 +259,7 @@ AttentionKernelArgs AttentionArgs(const StepArrays& step, int32_t heads, const P
           .plan = {.counts = Somewhere<int32_t>(), .items = Somewhere<int32_t>(), .limits = kLimits},
           .q = Somewhere<void>(),
           .num_heads = heads,
+          .row_heads = heads,
           .kv = kv,
           .latent_value_dim = latent_value_dim,
           .mask = {},
@@ -392,6 +426,7 @@ void MeasureAroundLibrary() {
 
 void MeasureProducts() {
   MeasureProduct(WeightFormat::kF32, GemmKernel::kFastest, kGateUp, 4);
+  for (const int32_t m : {1, 2048}) MeasureProduct(WeightFormat::kF32, GemmKernel::kFastest, {64, 2048}, m);
   for (const WeightFormat format :
        {WeightFormat::kBF16, WeightFormat::kF16, WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
         WeightFormat::kQ5_0, WeightFormat::kQ4_K, WeightFormat::kQ6_K}) {
@@ -419,6 +454,7 @@ int main() {
       "z\tthreads\tshared\tdependent\tbytes\tflops\tmma\tstream\tcommon\tpieces\tloops\n");
   sluice::cuda::MeasureNorms();
   sluice::cuda::MeasureQkv();
+  sluice::cuda::MeasureExpansion();
   sluice::cuda::MeasureExperts();
   sluice::cuda::MeasureSampling();
   sluice::cuda::MeasureAttention();

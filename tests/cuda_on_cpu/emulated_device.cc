@@ -79,16 +79,25 @@ class EmulatedDevice : public Device {
   }
 
   struct Launches : Recording {
+    explicit Launches(EmulatedDevice* device) : device(device) {}
+    ~Launches() override { device->Use(-bytes); }
+    EmulatedDevice* const device;
+    int64_t bytes = 0;
     cuda_on_cpu::Recording launches;
   };
   void BeginRecording() override {
     SLUICE_CHECK(recording_ == nullptr);
-    recording_ = std::make_unique<Launches>();
+    recording_ = std::make_unique<Launches>(this);
     stream_.recording = &recording_->launches;
   }
   absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override {
     stream_.recording = &enqueued_;
-    return std::move(recording_);
+    std::unique_ptr<Launches> recording = std::exchange(recording_, nullptr);
+    const int64_t bytes = num_recordings_++ < options_.num_free_recordings ? 0 : options_.recording_bytes;
+    if (bytes > FreeBytes()) return absl::ResourceExhaustedError("device memory: recording");
+    recording->bytes = bytes;
+    Use(recording->bytes);
+    return recording;
   }
   void Replay(const Recording& recording) override {
     if (options_.num_replays != nullptr) ++*options_.num_replays;
@@ -131,6 +140,7 @@ class EmulatedDevice : public Device {
   std::map<void*, int64_t> sizes_;
   int64_t used_ = 0;
   std::unique_ptr<Launches> recording_;
+  int32_t num_recordings_ = 0;
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ struct EmulatedDeviceOptions {
   int64_t* num_replays = nullptr;           // counts Replay, if given
   int64_t* num_allocations = nullptr;       // counts Allocate and AllocatePinned
   int64_t* bytes_in_use = nullptr;          // of memory_bytes
+  int64_t recording_bytes = 0;              // what each recording takes of them
+  int32_t num_free_recordings = 0;          // but the first ones nothing
 };
 
 std::unique_ptr<Device> NewEmulatedDevice(const EmulatedDeviceOptions& options = {});

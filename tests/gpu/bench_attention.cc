@@ -89,6 +89,7 @@ class AttentionBench {
     args_.step.positions = arena_.Copy(positions);
     args_.step.row_sequences = arena_.Copy(sequences);
     args_.step.row_starts = arena_.Copy(starts);
+    args_.step.row_ends = args_.step.row_starts + 1;
     args_.step.context_lens = arena_.Copy(std::vector<int32_t>(static_cast<size_t>(step_.num_seqs), step_.context));
   }
 
@@ -102,7 +103,7 @@ class AttentionBench {
         arena_.Random(cuda::AttentionPartialFloats(args_.plan.limits, heads_.num_heads, heads_.OutDim()) * 4));
     args_.q = arena_.Random(rows * heads_.num_heads * heads_.head_dim * 2);
     args_.out = arena_.Random(rows * heads_.num_heads * heads_.OutDim() * 2);
-    args_.num_heads = heads_.num_heads;
+    args_.num_heads = args_.row_heads = heads_.num_heads;
     args_.latent_value_dim = heads_.latent_value_dim;
     args_.scale = static_cast<float>(1 / std::sqrt(double{1.0} * heads_.head_dim));
     args_.num_sms = bench_.device->num_sms();

@@ -77,7 +77,7 @@ class MlaHarness {
     shape.num_blocks = kBlocks * 16 / config.block_size;
     shape.dtype = config.kv;
     kv_ = ops->NewKvCache(shape).value();
-    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, 1, 1).ok());
+    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, 1, 1, config.expand_from).ok());
   }
 
   // Runs the schedule with fresh sequences.

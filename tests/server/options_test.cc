@@ -94,6 +94,7 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--activations", "int8"}, [](auto& o) { return o.model.activations == "int8"; }},
       {{"--kv-dtype", "f32"}, [](auto& o) { return o.model.kv_dtype == "f32"; }},
       {{"--mla-expand-from", "32"}, [](auto& o) { return o.model.mla_expand_from == 32; }},
+      {{"--mla-expand-from", "auto"}, [](auto& o) { return !o.model.mla_expand_from.has_value(); }},
       {{"--mla-expand-from", "never"}, [](auto& o) { return o.model.mla_expand_from == INT32_MAX; }},
       {{"--gemm-library-from", "2048"}, [](auto& o) { return o.model.gemm_library_from == 2048; }},
       {{"--gemm-library-from", "never"}, [](auto& o) { return o.model.gemm_library_from == INT32_MAX; }},

@@ -1,9 +1,13 @@
 #include "engine/ops/cuda/cuda_attention.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
+#include "engine/base/check.h"
 #include "engine/ops/cuda/cuda_linear.h"
 #include "engine/ops/cuda/kernels/gemm.h"
+#include "engine/ops/cuda/kernels/mla_expand.h"
 #include "engine/ops/cuda/kernels/qkv.h"
 
 namespace sluice {
@@ -22,7 +26,7 @@ cuda::NormWeightsView HeadNorm(const QkNormArgs& norm, const VectorWeights* weig
   return {norm.params, DataOf(weight), nullptr};
 }
 
-// One product per head: [num_tokens, heads * in] -> [num_tokens, heads * out], heads `x_step` and `out_step` apart.
+// One product per head: [num_rows, heads * in] -> [num_rows, heads * out], heads `x_step` and `out_step` apart.
 struct HeadsProduct {
   const CudaMlaUp::Half* weights;
   const void* x;
@@ -31,13 +35,15 @@ struct HeadsProduct {
   int64_t out_stride, out_step;
 };
 
-void MultiplyHeads(CudaContext& context, const HeadsProduct& product, int32_t num_heads) {
+void MultiplyHeads(CudaContext& context, int32_t num_rows, const HeadsProduct& product, int32_t first_head,
+                   int32_t num_heads) {
   cuda::BatchedGemmArgs args;
-  args.each.m = context.num_tokens();
+  args.each.m = num_rows;
   args.each.x = product.x;
   args.each.x_element = context.element();
   args.each.x_stride = product.x_stride;
   args.each.w = product.weights->first;
+  args.each.w.data = product.weights->data.as<std::byte>() + first_head * product.weights->head_bytes;
   args.each.out = product.out;
   args.each.out_element = context.element();
   args.each.out_stride = product.out_stride;
@@ -46,6 +52,30 @@ void MultiplyHeads(CudaContext& context, const HeadsProduct& product, int32_t nu
   args.w_batch_bytes = product.weights->head_bytes;
   args.out_batch_stride = product.out_step;
   cuda::LaunchBatchedGemm(args, context.stream());
+}
+
+// Keys and values of kv.num_kv_heads heads, of the blocks whose latents (with the rope keys) are given, into `kv`.
+void ExpandHeads(CudaContext& context, const MlaAttentionArgs& args, int32_t num_blocks, const GemmInput& latents,
+                 int32_t first_head, void* products, const cuda::PagedKv& kv) {
+  if (num_blocks == 0) return;
+  const CudaMlaUp& up = MlaUpOf(args.up);
+  const int32_t count = kv.num_kv_heads;
+  const int32_t num_rows = num_blocks * cuda::kExpandedBlock, nope = args.heads.qk_nope_head_dim;
+  const int64_t head = nope + args.heads.v_head_dim, stride = count * head;
+  void* values = static_cast<std::byte*>(products) + nope * context.element_bytes();
+  MultiplyHeads(context, num_rows, {&up.key(), latents.data, latents.stride, 0, products, stride, head}, first_head,
+                count);
+  MultiplyHeads(context, num_rows, {&up.value(), latents.data, latents.stride, 0, values, stride, head}, first_head,
+                count);
+  cuda::LayOutExpandedArgs layout;
+  layout.num_blocks = num_blocks;
+  layout.products = products;
+  layout.rope_keys =
+      static_cast<const std::byte*>(latents.data) + args.heads.kv_lora_rank * context.element_bytes();
+  layout.rope_stride = latents.stride;
+  layout.qk_nope_head_dim = nope;
+  layout.kv = kv;
+  cuda::LaunchLayOutExpanded(layout, context.stream());
 }
 
 }  // namespace
@@ -77,16 +107,18 @@ void CudaAttention::Qkv(CudaContext& context, const QkvArgs& args) {
 
 void CudaAttention::Attention(CudaContext& context, const AttentionArgs& args) {
   cuda::AttentionKernelArgs kernel;
+  kernel.step = context.step.step();
   kernel.group = context.step.group(args.kv_group);
   kernel.q = DataOf(args.q);
   kernel.num_heads = args.heads.num_heads;
+  kernel.row_heads = args.heads.num_heads;
   kernel.kv = LayerOf(args.kv, args.layer);
   kernel.scale = args.scale;
   kernel.softcap = args.softcap.value_or(0);
   kernel.mask = args.mask;
   kernel.sinks = DataOf(args.sinks);
   kernel.out = DataOf(args.out);
-  Launch(context, &kernel, args.heads.value_head_dim);
+  Launch(context, &kernel, args.heads.value_head_dim, Rows::kAll);
 }
 
 void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
@@ -136,6 +168,12 @@ void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
 }
 
 void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& args) {
+  SLUICE_CHECK(args.expand_from == context.expansion.expand_from());
+  if (context.expansion.any()) Expanded(context, args);
+  if (!context.expansion.any() || !context.expansion.absorbed_runs().empty()) Absorbed(context, args);
+}
+
+void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args) {
   const MlaShape& heads = args.heads;
   const CudaMlaUp& up = MlaUpOf(args.up);
   const int64_t latent = heads.kv_lora_rank, q_head = heads.qk_nope_head_dim + heads.qk_rope_head_dim;
@@ -143,61 +181,126 @@ void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& a
   void* q_latent = context.Rows(Scratch::kQueryLatent, heads.num_heads * q_latent_head);
   void* out_latent = context.Rows(Scratch::kOutLatent, heads.num_heads * latent);
   if (out_latent == nullptr) return;
+  const MlaExpansion::Run all = {0, context.num_tokens()};
+  const std::span<const MlaExpansion::Run> runs =
+      context.expansion.any() ? context.expansion.absorbed_runs() : std::span(&all, 1);
+  const auto row = [&](const void* rows, int32_t index, int64_t cols) {
+    return static_cast<std::byte*>(const_cast<void*>(rows)) + index * cols * context.element_bytes();
+  };
 
-  MultiplyHeads(context,
-                {&up.key(), DataOf(args.q), heads.num_heads * q_head, q_head, q_latent, heads.num_heads * q_latent_head,
-                 q_latent_head},
-                heads.num_heads);
-  cuda::MlaGatherRopeArgs gather;
-  gather.num_tokens = context.num_tokens();
-  gather.num_heads = heads.num_heads;
-  gather.kv_lora_rank = heads.kv_lora_rank;
-  gather.qk_nope_head_dim = heads.qk_nope_head_dim;
-  gather.qk_rope_head_dim = heads.qk_rope_head_dim;
-  gather.q = DataOf(args.q);
-  gather.q_latent = q_latent;
-  gather.element = context.element();
-  cuda::LaunchMlaGatherRope(gather, context.stream());
+  for (const MlaExpansion::Run& run : runs) {
+    cuda::MlaGatherRopeArgs gather;
+    gather.num_tokens = run.count;
+    gather.num_heads = heads.num_heads;
+    gather.kv_lora_rank = heads.kv_lora_rank;
+    gather.qk_nope_head_dim = heads.qk_nope_head_dim;
+    gather.qk_rope_head_dim = heads.qk_rope_head_dim;
+    gather.q = row(DataOf(args.q), run.first, heads.num_heads * q_head);
+    gather.q_latent = row(q_latent, run.first, heads.num_heads * q_latent_head);
+    gather.element = context.element();
+    MultiplyHeads(context, run.count,
+                  {&up.turned_key(), gather.q, heads.num_heads * q_head, q_head, gather.q_latent,
+                   heads.num_heads * q_latent_head, q_latent_head},
+                  0, heads.num_heads);
+    cuda::LaunchMlaGatherRope(gather, context.stream());
+  }
 
   cuda::AttentionKernelArgs kernel;
+  kernel.step = context.step.step();
+  if (context.expansion.any()) kernel.step.row_starts = context.step.expanded_ends();
   kernel.group = context.step.group(args.kv_group);
   kernel.q = q_latent;
   kernel.num_heads = heads.num_heads;
+  kernel.row_heads = heads.num_heads;
   kernel.kv = LayerOf(args.kv, args.layer);
   kernel.latent_value_dim = heads.kv_lora_rank;
   kernel.scale = args.scale;
   kernel.mask = args.mask;
   kernel.out = out_latent;
-  Launch(context, &kernel, heads.kv_lora_rank);
+  Launch(context, &kernel, heads.kv_lora_rank, Rows::kAbsorbed);
 
-  MultiplyHeads(context,
-                {&up.value(), out_latent, heads.num_heads * latent, latent, DataOf(args.out),
-                 int64_t{heads.num_heads} * heads.v_head_dim, heads.v_head_dim},
-                heads.num_heads);
+  for (const MlaExpansion::Run& run : runs) {
+    MultiplyHeads(context, run.count,
+                  {&up.value(), row(out_latent, run.first, heads.num_heads * latent), heads.num_heads * latent, latent,
+                   row(DataOf(args.out), run.first, int64_t{heads.num_heads} * heads.v_head_dim),
+                   int64_t{heads.num_heads} * heads.v_head_dim, heads.v_head_dim},
+                  0, heads.num_heads);
+  }
 }
 
-void CudaAttention::Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim) {
-  cuda::AttentionLimits limits;
-  limits.max_tokens = context.max_tokens;
-  limits.max_seqs = context.max_seqs;
-  limits.max_total_context = context.max_context_tokens;
-  const cuda::AttentionPlan* plan = PlanFor(context, {args->mask, args->num_heads / args->kv.num_kv_heads}, limits);
+void CudaAttention::Expanded(CudaContext& context, const MlaAttentionArgs& args) {
+  const MlaShape& heads = args.heads;
+  const MlaExpansion& expansion = context.expansion;
+  const MlaExpansion::Room room = expansion.RoomFor(heads.num_heads);
+  const int64_t key_dim = heads.qk_nope_head_dim + heads.qk_rope_head_dim;
+  const int64_t product_dim = heads.qk_nope_head_dim + heads.v_head_dim, bytes = context.element_bytes();
+  cuda::GatherLatentsArgs gather;
+  gather.group = context.step.group(args.kv_group);
+  gather.kv = LayerOf(args.kv, args.layer);
+  gather.context_lens = context.step.step().context_lens;
+  gather.first_blocks = context.step.expanded_blocks();
+  gather.element = context.element();
+  gather.table_stride = room.sequence_blocks;
+  gather.latents = context.Get(Scratch::kLatents, room.tokens * gather.kv.head_dim * bytes);
+  gather.block_tables =
+      context.Get<int32_t>(Scratch::kExpandedTables, int64_t{context.max_seqs} * room.sequence_blocks);
+  void* products = context.Get(Scratch::kExpandedProducts, room.token_heads * product_dim * bytes);
+
+  cuda::AttentionKernelArgs kernel;
+  kernel.step = context.step.step();
+  kernel.step.row_ends = context.step.expanded_ends();
+  kernel.group = {nullptr, gather.block_tables, gather.table_stride};
+  kernel.row_heads = heads.num_heads;
+  kernel.kv = {context.Get(Scratch::kExpandedKv, room.token_heads * (key_dim + heads.v_head_dim) * bytes),
+               context.element() == cuda::Element::kF32 ? cuda::KvElement::kF32 : cuda::KvElement::kBF16,
+               cuda::kExpandedBlock,
+               0,
+               static_cast<int32_t>(key_dim),
+               heads.v_head_dim};
+  kernel.scale = args.scale;
+  kernel.mask = args.mask;
+  if (kernel.kv.data == nullptr) return;
+
+  for (const MlaExpansion::Pass& pass : expansion.passes()) {
+    gather.first_seq = kernel.step.first_seq = pass.first_seq;
+    gather.end_seq = kernel.step.end_seq = pass.end_seq;
+    gather.longest_blocks = pass.longest_blocks;
+    cuda::LaunchGatherLatents(gather, context.stream());
+    const int32_t at_once = expansion.HeadsAtOnce(pass, heads.num_heads);
+    for (int32_t head = 0; head < heads.num_heads; head += at_once) {
+      const int32_t count = std::min(at_once, heads.num_heads - head);
+      kernel.num_heads = kernel.kv.num_kv_heads = count;
+      ExpandHeads(context, args, pass.num_blocks, {gather.latents, gather.kv.head_dim}, head, products, kernel.kv);
+      kernel.q = static_cast<const std::byte*>(DataOf(args.q)) + head * key_dim * bytes;
+      kernel.out = static_cast<std::byte*>(DataOf(args.out)) + int64_t{head} * heads.v_head_dim * bytes;
+      // A plan is good for one pass, and for all layers if there is no other.
+      Launch(context, &kernel, heads.v_head_dim, Rows::kExpanded,
+             /*plan_anew=*/expansion.passes().size() > 1 && head == 0);
+    }
+  }
+}
+
+void CudaAttention::Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim, Rows rows,
+                           bool plan_anew) {
+  const cuda::AttentionPlan* plan = PlanFor(context, *args, rows, plan_anew);
+  if (plan == nullptr) return;
   args->partials =
-      context.Get<float>(Scratch::kPartials, cuda::AttentionPartialFloats(limits, args->num_heads, value_dim));
-  if (plan == nullptr || args->partials == nullptr) return;
-  args->step = context.step.step();
+      context.Get<float>(Scratch::kPartials, cuda::AttentionPartialFloats(plan->limits, args->row_heads, value_dim));
+  if (args->partials == nullptr) return;
   args->plan = *plan;
   args->element = context.element();
   args->num_sms = context.device()->num_sms();
   cuda::LaunchAttention(*args, context.stream());
 }
 
-const cuda::AttentionPlan* CudaAttention::PlanFor(CudaContext& context, const PlanKey& key,
-                                                  const cuda::AttentionLimits& limits) {
+const cuda::AttentionPlan* CudaAttention::PlanFor(CudaContext& context, const cuda::AttentionKernelArgs& args,
+                                                  Rows rows, bool anew) {
   if (!context.status().ok()) return nullptr;
+  const PlanKey key = {args.mask, args.num_heads / args.kv.num_kv_heads, rows};
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan->key == key; });
   auto index = static_cast<size_t>(found - plans_.begin());
   if (found == plans_.end()) {
+    const cuda::AttentionLimits limits = {context.max_tokens, context.max_seqs, context.max_context_tokens};
     auto plan = std::make_unique<Plan>();
     const int64_t ints = kPlanCounts + cuda::AttentionPlanInts(limits);
     absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::Create(context.device(), ints * int64_t{sizeof(int32_t)});
@@ -210,12 +313,16 @@ const cuda::AttentionPlan* CudaAttention::PlanFor(CudaContext& context, const Pl
     plan->plan = {plan->memory.as<int32_t>(), plan->memory.as<int32_t>() + kPlanCounts, limits};
     plans_.push_back(std::move(plan));
   }
-  if (index >= num_planned_) {
+  const bool fresh = index >= num_planned_;
+  if (fresh) {
     std::swap(plans_[index], plans_[num_planned_]);
     index = num_planned_++;
-    cuda::LaunchPlanAttention(context.step.step(), key.mask, key.rows_per_token, plans_[index]->plan, context.stream());
   }
-  return &plans_[index]->plan;
+  const cuda::AttentionPlan& plan = plans_[index]->plan;
+  if (fresh || anew) {
+    cuda::LaunchPlanAttention(args.step, key.mask, key.rows_per_token, plan, context.stream());
+  }
+  return &plan;
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// Ops::Qkv, Attention, MlaQkv and MlaAttention on the GPU. MLA runs absorbed for every row, whatever expand_from says:
-// queries of all heads into the latent space, attention over the latents as over one KV head, results out of it again.
+// Ops::Qkv, Attention, MlaQkv and MlaAttention on the GPU. MLA absorbed: queries of all heads into the latent space,
+// attention over the latents as over one KV head, results out of it again. Expanded (mla_expansion.h says which rows):
+// keys and values of whole contexts into a paged cache of their own, attention over that as over any other.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,13 @@ class CudaAttention {
   void MlaAttention(CudaContext& context, const MlaAttentionArgs& args);
 
  private:
+  // Of a step: all of them, or those that take a form of MLA.
+  enum class Rows : uint8_t { kAll, kAbsorbed, kExpanded };
   // Layers with the same mask and number of query heads per KV head share the plan of a step.
   struct PlanKey {
     AttentionMask mask;
     int32_t rows_per_token = 0;
+    Rows rows = Rows::kAll;
     bool operator==(const PlanKey&) const = default;
   };
   struct Plan {
@@ -34,9 +38,12 @@ class CudaAttention {
     cuda::AttentionPlan plan;
   };
 
-  // The plan for the step, launched if this is the first layer that asks. Null after an error.
-  const cuda::AttentionPlan* PlanFor(CudaContext& context, const PlanKey& key, const cuda::AttentionLimits& limits);
-  void Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim);
+  // The plan for `rows` of args.step, launched if this is the first layer that asks or `anew`. Null after an error.
+  const cuda::AttentionPlan* PlanFor(CudaContext& context, const cuda::AttentionKernelArgs& args, Rows rows, bool anew);
+  void Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim, Rows rows,
+              bool plan_anew = false);
+  void Absorbed(CudaContext& context, const MlaAttentionArgs& args);
+  void Expanded(CudaContext& context, const MlaAttentionArgs& args);
 
   // [0, num_planned_) are up to date.
   std::vector<std::unique_ptr<Plan>> plans_;

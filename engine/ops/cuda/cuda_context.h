@@ -13,6 +13,7 @@
 #include "engine/ops/cuda/gemm_route.h"
 #include "engine/ops/cuda/kernels/norm.h"
 #include "engine/ops/cuda/kernels/types.h"
+#include "engine/ops/cuda/mla_expansion.h"
 #include "engine/ops/cuda/step_buffers.h"
 #include "engine/ops/ops.h"
 
@@ -58,20 +59,24 @@ inline const cuda::PagedKv& LayerOf(const KvCache* kv, int32_t layer) {
 
 // Names of scratch memory: what is alive at the same time has different names.
 enum class Scratch : uint8_t {
-  kNormed,       // input of a layer's first product
-  kNormedF32,    // the same in f32
-  kWide,         // f32 result of a projection that another kernel finishes
-  kHidden,       // input of a feed-forward layer's second product
-  kShared,       // f32 result of the shared expert
-  kPlaces,       // f32 results of the experts
-  kSum,          // f32 sum over experts
-  kQueryLatent,  // queries in the latent space, and their inputs
-  kOutLatent,    // attention results in the latent space
-  kRoute,        // RouteArrays and the router's logits
-  kPartials,     // of attention
+  kNormed,            // input of a layer's first product
+  kNormedF32,         // the same in f32
+  kWide,              // f32 result of a projection that another kernel finishes
+  kHidden,            // input of a feed-forward layer's second product
+  kShared,            // f32 result of the shared expert
+  kPlaces,            // f32 results of the experts
+  kSum,               // f32 sum over experts
+  kQueryLatent,       // queries in the latent space, and their inputs
+  kOutLatent,         // attention results in the latent space
+  kLatents,           // of whole contexts, out of the cache
+  kExpandedProducts,  // keys without rope and values of their tokens
+  kExpandedKv,        // the same as a paged cache
+  kExpandedTables,    // its block tables
+  kRoute,             // RouteArrays and the router's logits
+  kPartials,          // of attention
   kLogits,
-  kPlainWeights,  // of a product by the library
-  kWideProduct,   // its f32 result that another kernel finishes
+  kPlainWeights,      // of a product by the library
+  kWideProduct,       // its f32 result that another kernel finishes
 };
 
 class CudaContext {
@@ -123,6 +128,7 @@ class CudaContext {
  public:
   StepBuffers step;
   GemmRoute route;
+  MlaExpansion expansion;
   int32_t max_tokens = 0;  // StepLimits, from Reserve
   int32_t max_seqs = 0;
   int32_t max_logits = 0;

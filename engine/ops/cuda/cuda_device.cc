@@ -115,10 +115,10 @@ class CudaDevice : public Device {
     cudaGraphExec_t executable = nullptr;
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
-    SLUICE_RETURN_IF_ERROR(ToStatus(error, "instantiate graph"));
+    SLUICE_RETURN_IF_ERROR(OfRecording(error, "instantiate graph"));
     auto recording = std::make_unique<Graph>(executable);
     // Else the first launch would.
-    SLUICE_RETURN_IF_ERROR(ToStatus(cudaGraphUpload(executable, stream_), "upload graph"));
+    SLUICE_RETURN_IF_ERROR(OfRecording(cudaGraphUpload(executable, stream_), "upload graph"));
     return recording;
   }
   void Replay(const Recording& recording) override {
@@ -126,6 +126,11 @@ class CudaDevice : public Device {
   }
 
  private:
+  static absl::Status OfRecording(cudaError_t error, const char* what) {
+    if (error != cudaErrorMemoryAllocation) return ToStatus(error, what);
+    cudaGetLastError();
+    return absl::ResourceExhaustedError(absl::StrCat("device memory: ", what, ": ", cudaGetErrorString(error)));
+  }
   // Keeps the first fault for the next Synchronize.
   void Note(cudaError_t error, const char* what) {
     if (fault_.ok()) fault_ = ToStatus(error, what);

@@ -23,15 +23,18 @@
 namespace sluice {
 namespace {
 
-// What the KV cache leaves of the free memory, for what the driver takes on the way: code of kernels, recordings, the
-// rounding of allocations.
+// What the KV cache leaves of the free memory, beside recordings, for what the driver takes on the way: code of
+// kernels, the rounding of allocations.
 constexpr int64_t kMarginShare = 16;
 constexpr int64_t kMaxMargin = int64_t{512} << 20;
+// Recordings made to see what one takes: the driver takes memory in larger pieces.
+constexpr int32_t kTrialRecordings = 4;
 
 class CudaOps : public Ops {
  public:
   CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options, std::unique_ptr<GemmLibrary> library)
-      : context_(std::move(device), options.activations),
+      : options_(options),
+        context_(std::move(device), options.activations),
         loader_(context_.device(), options.activations, options.num_threads) {
     SLUICE_CHECK((library != nullptr) == (options.gemm_library_from != INT32_MAX));
     if (library != nullptr) context_.route = GemmRoute(std::move(library), options.gemm_library_from);
@@ -86,6 +89,8 @@ class CudaOps : public Ops {
     context_.max_logits = limits.max_logits;
     context_.vocab_size = limits.vocab_size;
     context_.max_context_tokens = limits.max_context_tokens;
+    context_.expansion.SetLimits(limits.mla_expand_from, limits.max_context_tokens, limits.max_seqs,
+                                 limits.max_blocks_per_seq * kv.block_size, options_.mla_pass_tokens);
     num_kv_groups_ = limits.num_kv_groups;
     SLUICE_RETURN_IF_ERROR(loader_.Finish());
     if (loader_.widened_bytes() > 0 && context_.element() == cuda::Element::kBF16) {
@@ -102,7 +107,7 @@ class CudaOps : public Ops {
     // Operations ask for all the scratch memory that they will ever need, whatever the step; the largest step also runs
     // the kernels for many rows.
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<KvCache> cache, NewKvCache(kv));
-    BeginPadding(largest, /*by_library=*/true);
+    BeginPadding(largest, /*largest=*/true);
     operations(cache.get());
     SLUICE_RETURN_IF_ERROR(context_.status());
     if (const GemmLibrary* library = context_.route.library()) {
@@ -110,12 +115,12 @@ class CudaOps : public Ops {
                            context_.BytesOf(Scratch::kPlainWeights) + context_.BytesOf(Scratch::kWideProduct),
                            " bytes of workspace"));
     }
-    return context_.device()->Synchronize();
+    return MeasureRecordings([&] { operations(cache.get()); });
   }
 
   KvMemory MemoryForKv() const override {
-    const int64_t free = context_.device()->FreeBytes();
-    return {free - std::min(free / kMarginShare, kMaxMargin), /*dedicated=*/true};
+    const int64_t free = context_.device()->FreeBytes() - recordings_bytes_;
+    return {std::max<int64_t>(free - std::min(free / kMarginShare, kMaxMargin), 0), /*dedicated=*/true};
   }
 
   int64_t LeastWeightBytes(const TensorView& tensor) const override { return loader_.LeastBytes(tensor); }
@@ -127,19 +132,21 @@ class CudaOps : public Ops {
     int32_t num_rows = 0;
     for (size_t i = 0; i < recordings_.shapes().size(); ++i) {
       const StepShape& shape = recordings_.shapes()[i];
-      // Kernels are loaded by running, which a recording does not do; which of them run changes at powers of 2.
-      if (shape.num_tokens != num_rows && std::has_single_bit(static_cast<uint32_t>(shape.num_tokens))) {
+      // Kernels are loaded by running, which a recording does not do; which of them run changes behind powers of 2.
+      if (num_rows == 0 || std::bit_width(static_cast<uint32_t>(shape.num_tokens - 1)) !=
+                               std::bit_width(static_cast<uint32_t>(num_rows - 1))) {
         BeginPadding(shape);
         operations();
       }
       num_rows = shape.num_tokens;
-      BeginPadding(shape);
-      SLUICE_RETURN_IF_ERROR(context_.status());
-      SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
-      context_.device()->BeginRecording();
-      operations();
-      SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device::Recording> recording, context_.device()->EndRecording());
-      recordings_.Add(shape, std::move(recording));
+      absl::StatusOr<std::unique_ptr<Device::Recording>> recording = RecordPadding(shape, operations);
+      if (absl::IsResourceExhausted(recording.status())) {
+        LogWarning(absl::StrCat("no device memory to record more than ", i, " of ", recordings_.shapes().size(),
+                                " shapes of steps: others start slower; lower --kv-memory or --max-num-seqs"));
+        break;
+      }
+      SLUICE_RETURN_IF_ERROR(recording.status());
+      recordings_.Add(shape, *std::move(recording));
       if (Clock::now() - last_line < std::chrono::seconds(1)) continue;
       LogInfo(absl::StrCat("recorded ", i + 1, " of ", recordings_.shapes().size(), " shapes of steps"));
       last_line = Clock::now();
@@ -162,8 +169,10 @@ class CudaOps : public Ops {
       shape_.block_table_stride = std::max(shape_.block_table_stride, group.block_table_stride);
     }
     context_.route.BeginStep(batch);
-    // Recordings hold the other route.
-    const std::optional<StepShape> padded = context_.route.uses_library() ? std::nullopt : recordings_.ShapeFor(shape_);
+    context_.expansion.BeginStep(batch);
+    // Recordings hold the other route, and the other form of latent attention.
+    const bool recorded = !context_.route.uses_library() && !context_.expansion.any();
+    const std::optional<StepShape> padded = recorded ? recordings_.ShapeFor(shape_) : std::nullopt;
     recordable_ = padded.has_value();
     Begin(batch, padded.value_or(shape_));
   }
@@ -269,19 +278,49 @@ class CudaOps : public Ops {
   void Begin(const BatchView& batch, const StepShape& shape) {
     SLUICE_CHECK(shape.num_tokens <= context_.max_tokens && shape.num_seqs <= context_.max_seqs);
     shape_ = shape;
-    absl::Status status = context_.step.Send(batch, shape_);
+    absl::Status status = context_.step.Send(batch, shape_, context_.expansion);
     if (!status.ok()) context_.Fail(std::move(status));
     attention_.BeginForward();
   }
-  // A step of nothing but padding.
-  void BeginPadding(const StepShape& shape, bool by_library = false) {
-    context_.route.BeginPadding(shape.num_tokens, by_library);
+  // A step of nothing but padding; that of the largest step takes every way that rows can take.
+  void BeginPadding(const StepShape& shape, bool largest = false) {
+    context_.route.BeginPadding(shape.num_tokens, largest);
+    context_.expansion.BeginPadding(shape.num_tokens, largest);
     static constexpr int32_t kNoRows = 0;
     const std::vector<KvGroupView> groups(static_cast<size_t>(num_kv_groups_));
     BatchView batch;
     batch.row_starts = std::span(&kNoRows, 1);
     batch.kv_groups = groups;
     Begin(batch, shape);
+  }
+
+  // Of a step of padding. RESOURCE_EXHAUSTED: no memory for it.
+  absl::StatusOr<std::unique_ptr<Device::Recording>> RecordPadding(const StepShape& shape,
+                                                                   absl::FunctionRef<void()> operations) {
+    BeginPadding(shape);
+    SLUICE_RETURN_IF_ERROR(context_.status());
+    SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
+    context_.device()->BeginRecording();
+    operations();
+    return context_.device()->EndRecording();
+  }
+
+  // How much memory WarmUp will take.
+  absl::Status MeasureRecordings(absl::FunctionRef<void()> operations) {
+    const StepShape& widest = recordings_.shapes().back();
+    BeginPadding(widest);
+    operations();
+    SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
+    const int64_t free = context_.device()->FreeBytes();
+    std::vector<std::unique_ptr<Device::Recording>> trials;
+    while (trials.size() < kTrialRecordings) {
+      SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device::Recording> trial, RecordPadding(widest, operations));
+      trials.push_back(std::move(trial));
+    }
+    SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
+    const int64_t taken = std::max<int64_t>(free - context_.device()->FreeBytes(), 0);
+    recordings_bytes_ = taken * static_cast<int64_t>(recordings_.shapes().size()) / kTrialRecordings;
+    return absl::OkStatus();
   }
 
   float* logits() { return context_.Get<float>(Scratch::kLogits, int64_t{context_.max_logits} * context_.vocab_size); }
@@ -301,6 +340,7 @@ class CudaOps : public Ops {
     cuda::LaunchEmbed(args, context_.stream());
   }
 
+  const CudaOpsOptions options_;
   CudaContext context_;
   WeightLoader loader_;
   CudaAttention attention_;
@@ -309,6 +349,7 @@ class CudaOps : public Ops {
   bool recordable_ = false;
   int32_t num_kv_groups_ = 1;
   StepRecordings recordings_;
+  int64_t recordings_bytes_ = 0;  // of all of them, once Reserve has measured some
   Addresses recorded_at_;
 };
 

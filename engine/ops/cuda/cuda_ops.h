@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "engine/ops/cuda/device.h"
 #include "engine/ops/cuda/gemm_library.h"
+#include "engine/ops/cuda/mla_expansion.h"
 #include "engine/ops/ops.h"
 
 namespace sluice {
@@ -18,6 +19,7 @@ struct CudaOpsOptions {
   // Rows at prompt positions of sequences with prompt_lens >= gemm_library_from take products of the library
   // (gemm_route.h); INT32_MAX: none do.
   int32_t gemm_library_from = INT32_MAX;
+  int32_t mla_pass_tokens = MlaExpansion::kPassTokens;  // no result depends on it; for tests
 };
 
 // The device and the library belong to the returned object; the library is there if gemm_library_from asks for it. Its

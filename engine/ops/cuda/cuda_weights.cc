@@ -260,6 +260,8 @@ absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView&
   }
   auto up = std::make_unique<CudaMlaUp>();
   SLUICE_ASSIGN_OR_RETURN(up->key_,
+                          Heads(key_up, heads.num_heads, heads.qk_nope_head_dim, heads.kv_lora_rank, /*turned=*/false));
+  SLUICE_ASSIGN_OR_RETURN(up->turned_key_,
                           Heads(key_up, heads.num_heads, heads.kv_lora_rank, heads.qk_nope_head_dim, /*turned=*/true));
   SLUICE_ASSIGN_OR_RETURN(up->value_,
                           Heads(value_up, heads.num_heads, heads.v_head_dim, heads.kv_lora_rank, /*turned=*/false));

@@ -58,8 +58,8 @@ class CudaExperts : public ExpertWeights {
   int32_t num_experts_ = 0;
 };
 
-// Per head [kv_lora_rank, qk_nope_head_dim], which maps queries into the latent space, and [v_head_dim, kv_lora_rank],
-// which maps weighted latents out of it.
+// Per head [qk_nope_head_dim, kv_lora_rank] and [v_head_dim, kv_lora_rank], which make keys and values of latents (the
+// latter of weighted latents, too), and the former turned, which maps queries into the latent space.
 class CudaMlaUp : public MlaUpWeights {
  public:
   struct Half {
@@ -67,13 +67,16 @@ class CudaMlaUp : public MlaUpWeights {
     cuda::WeightMatrix first;  // of head 0
     int64_t head_bytes = 0;
   };
-  int64_t resident_bytes() const override { return key_.data.bytes() + value_.data.bytes(); }
+  int64_t resident_bytes() const override {
+    return key_.data.bytes() + turned_key_.data.bytes() + value_.data.bytes();
+  }
   const Half& key() const { return key_; }
+  const Half& turned_key() const { return turned_key_; }
   const Half& value() const { return value_; }
 
  private:
   friend class WeightLoader;
-  Half key_, value_;
+  Half key_, turned_key_, value_;
 };
 
 class CudaVector : public VectorWeights {

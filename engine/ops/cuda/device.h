@@ -50,7 +50,8 @@ class Device {
   virtual void Record(Event* event) = 0;
   virtual absl::Status Wait(const Event& event) = 0;
 
-  // What is enqueued between the two is recorded and not run; a recording runs as a whole, any number of times.
+  // What is enqueued between the two is recorded and not run; a recording runs as a whole, any number of times. It
+  // takes memory of the device. RESOURCE_EXHAUSTED: there is none left, and the device is whole.
   class Recording {
    public:
     virtual ~Recording() = default;

@@ -1,9 +1,9 @@
 #include "engine/ops/cuda/gemm_route.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/ops/cuda/prompt_rows.h"
 
 namespace sluice {
 
@@ -18,10 +18,8 @@ void GemmRoute::BeginStep(const BatchView& batch) {
   const size_t num_seqs = batch.context_lens.size();
   SLUICE_CHECK(batch.prompt_lens.size() == num_seqs);
   for (size_t s = 0; s < num_seqs; ++s) {
-    const int32_t first = batch.row_starts[s], end = batch.row_starts[s + 1], prompt_len = batch.prompt_lens[s];
-    // Positions ascend: those of the prompt come first.
-    const int32_t of_prompt = first < end ? std::clamp(prompt_len - batch.positions[first], 0, end - first) : 0;
-    const int32_t by_library = prompt_len >= from_ ? of_prompt : 0;
+    const int32_t first = batch.row_starts[s], end = batch.row_starts[s + 1];
+    const int32_t by_library = batch.prompt_lens[s] >= from_ ? PromptRows(batch, static_cast<int32_t>(s)) : 0;
     Add(first, by_library, true);
     Add(first + by_library, end - first - by_library, false);
   }

@@ -39,7 +39,7 @@ class Image {
 
 int64_t ImageInts(const StepShape& shape, int64_t num_groups) {
   return 4 * Image::Rounded(shape.num_tokens) + Image::Rounded(shape.num_seqs + 1) +
-         3 * Image::Rounded(shape.num_seqs) + Image::Rounded(shape.num_logits) +
+         5 * Image::Rounded(shape.num_seqs) + Image::Rounded(shape.num_logits) +
          num_groups *
              (Image::Rounded(shape.num_tokens) + Image::Rounded(int64_t{shape.num_seqs} * shape.block_table_stride));
 }
@@ -77,7 +77,7 @@ absl::Status StepBuffers::ReserveInts(int64_t ints) {
   return absl::OkStatus();
 }
 
-absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape) {
+absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape, const MlaExpansion& expansion) {
   const int32_t num_seqs = static_cast<int32_t>(batch.context_lens.size());
   SLUICE_CHECK(num_seqs <= shape.num_seqs);
   SLUICE_RETURN_IF_ERROR(ReserveInts(ImageInts(shape, static_cast<int64_t>(batch.kv_groups.size()))));
@@ -97,9 +97,15 @@ absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape) {
   FillRowSequences(batch.row_starts, shape.num_tokens, image.host());
   step_.row_sequences = image.Take(shape.num_tokens);
   step_.row_starts = image.Add(batch.row_starts, shape.num_seqs + 1, batch.row_starts.back());
+  step_.row_ends = step_.row_starts + 1;
   step_.context_lens = image.Add(batch.context_lens, shape.num_seqs, 0);
   step_.prompt_lens = image.Add(batch.prompt_lens, shape.num_seqs, 0);
   step_.rope_lengths = image.Add(batch.rope_lengths, shape.num_seqs, 0);
+  // Padding keeps its no rows: they begin and end where those of the batch end.
+  const bool expands = expansion.any();
+  expanded_ends_ = image.Add(expands ? expansion.expanded_ends() : std::span<const int32_t>(), shape.num_seqs,
+                             batch.row_starts.back());
+  expanded_blocks_ = image.Add(expands ? expansion.first_blocks() : std::span<const int32_t>(), shape.num_seqs, -1);
   logits_rows_ = image.Add(batch.logits_rows, shape.num_logits, shape.num_tokens - 1);
   groups_.clear();
   for (const KvGroupView& group : batch.kv_groups) {

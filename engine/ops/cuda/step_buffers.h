@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "engine/ops/cuda/device_buffer.h"
 #include "engine/ops/cuda/kernels/types.h"
+#include "engine/ops/cuda/mla_expansion.h"
 #include "engine/ops/ops.h"
 
 namespace sluice {
@@ -27,14 +28,18 @@ class StepBuffers {
  public:
   explicit StepBuffers(Device* device) : device_(device) {}
 
-  // Sends `batch`, padded to `shape` with rows and sequences that kernels pass over. Padding rows of logits_rows are
-  // row num_tokens - 1. Errors: the device's. REQUIRES: shape is no smaller than the batch.
-  absl::Status Send(const BatchView& batch, const StepShape& shape);
+  // Sends `batch`, padded to `shape` with rows and sequences that kernels pass over, and what `expansion` says of it.
+  // Padding rows of logits_rows are row num_tokens - 1. Errors: the device's. REQUIRES: shape is no smaller than the
+  // batch.
+  absl::Status Send(const BatchView& batch, const StepShape& shape, const MlaExpansion& expansion);
 
   // Of the last step sent. The pointers depend on its StepShape and number of groups only, once the largest step has
   // been sent or reserved.
   const cuda::StepArrays& step() const { return step_; }
   const cuda::KvGroupArrays& group(int32_t index) const { return groups_[static_cast<size_t>(index)]; }
+  // Of MlaExpansion, [num_seqs]; anything where the step has no such rows.
+  const int32_t* expanded_ends() const { return expanded_ends_; }
+  const int32_t* expanded_blocks() const { return expanded_blocks_; }
   const int32_t* arrays() const { return arrays_.as<const int32_t>(); }  // all of them
   const int32_t* logits_rows() const { return logits_rows_; }
   int32_t num_logits() const { return shape_.num_logits; }
@@ -57,6 +62,8 @@ class StepBuffers {
   cuda::StepArrays step_;
   std::vector<cuda::KvGroupArrays> groups_;
   const int32_t* logits_rows_ = nullptr;
+  const int32_t* expanded_ends_ = nullptr;
+  const int32_t* expanded_blocks_ = nullptr;
 };
 
 }  // namespace sluice

@@ -43,20 +43,23 @@ int64_t AttentionPlanInts(const AttentionLimits& limits);
 void LaunchPlanAttention(const StepArrays& step, AttentionMask mask, int32_t num_rows_per_token,
                          const AttentionPlan& plan, Stream stream);
 
+// Takes rows step.row_starts[s] up to step.row_ends[s] of the sequences s from first_seq up to end_seq: all of a step's
+// unless the forms of MLA share it.
 struct AttentionKernelArgs {
   StepArrays step;
   KvGroupArrays group;
-  AttentionPlan plan;                // made for `mask` and num_heads / kv.num_kv_heads
-  const void* q = nullptr;           // [num_tokens, num_heads * head_dim]
+  AttentionPlan plan;                // made for the same rows, `mask` and num_heads / kv.num_kv_heads
+  const void* q = nullptr;           // [num_tokens, row_heads * head_dim]
   Element element = Element::kBF16;  // of q and out
   int32_t num_heads = 0;
+  int32_t row_heads = 0;         // heads in a row of q and of out; the first num_heads are taken
   PagedKv kv;                    // head_dim, value_head_dim, num_kv_heads
   int32_t latent_value_dim = 0;  // > 0: MLA, absorbed. The value is the first so many columns of the key
   float scale = 1;
   float softcap = 0;  // 0: none
   AttentionMask mask;
   const float* sinks = nullptr;  // [num_heads] or null: logits that join the softmax without a value
-  void* out = nullptr;           // [num_tokens, num_heads * value_head_dim (or latent_value_dim)]
+  void* out = nullptr;           // [num_tokens, row_heads * value_head_dim (or latent_value_dim)]
   float* partials = nullptr;     // AttentionPartialFloats
   int32_t num_sms = 132;         // of the device: the size of persistent grids
 };

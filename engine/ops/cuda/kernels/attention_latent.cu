@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1) LatentRowsKernel(const __grid_
   SLUICE_SHARED(Shared, shared);
   const int32_t row = args.step.num_tokens - 1 - static_cast<int32_t>(blockIdx.x);
   const int32_t sequence = args.step.row_sequences[row];
-  if (sequence < 0 || args.step.row_starts[sequence + 1] - args.step.row_starts[sequence] == 1) return;
+  if (!TakesRow(args.step, row, sequence) || RowsTaken(args.step, sequence) == 1) return;
   const KeyRange keys = VisibleKeys(args.mask, args.step.positions[row]);
   const AttentionPart part = {row, keys.begin / kAttentionItem, (keys.end - 1) / kAttentionItem + 1, -1};
   RunLatentRow<T, kDim, kValueDim>(args, part, static_cast<int32_t>(blockIdx.y) * kMmaRows, shared);

@@ -15,7 +15,7 @@ __device__ void MergeRow(const AttentionKernelArgs& args, const AttentionMerge& 
   const int32_t value_dim = ValueDim(args);
   const float* first = PartialOf(args, merge.first_slot, head, value_dim);
   const int64_t stride = args.num_heads * AttentionPartialStride(value_dim);
-  __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.out) + (int64_t{merge.row} * args.num_heads + head) * value_dim;
+  __nv_bfloat16* out = static_cast<__nv_bfloat16*>(args.out) + (int64_t{merge.row} * args.row_heads + head) * value_dim;
   for (int32_t d = threadIdx.x % 32 * kValuesPerLane; d < value_dim; d += 32 * kValuesPerLane) {
     SoftmaxState total;
     float values[kValuesPerLane] = {};

@@ -70,7 +70,7 @@ __device__ void StoreRows(const AttentionKernelArgs& args, const int32_t (&rows)
     if (heads[r] < 0) continue;
     const float factor = FinalFactor(total[r], args.sinks, heads[r]);
     __nv_bfloat16* to = static_cast<__nv_bfloat16*>(args.out) +
-                        (int64_t{rows[r]} * args.num_heads + heads[r]) * kValueDim + first_column + threadIdx.x % 4 * 2;
+                        (int64_t{rows[r]} * args.row_heads + heads[r]) * kValueDim + first_column + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
       *reinterpret_cast<__nv_bfloat162*>(to + n * 8) =

@@ -55,14 +55,13 @@ __global__ void __launch_bounds__(kThreads)
     const int32_t sequence = row < step.num_tokens ? step.row_sequences[row] : -1;
     int32_t first_item = 0, num_items = 0;
     bool begins_tile = false;
-    if (sequence >= 0) {
-      const int32_t start = step.row_starts[sequence];
-      if (decode_step || step.row_starts[sequence + 1] - start == 1) {
+    if (TakesRow(step, row, sequence)) {
+      if (decode_step || RowsTaken(step, sequence) == 1) {
         const KeyRange keys = VisibleKeys(mask, step.positions[row]);
         first_item = keys.begin / kAttentionItem;
         num_items = (keys.end - 1) / kAttentionItem + 1 - first_item;
       } else {
-        begins_tile = (row - start) % tile_tokens == 0;
+        begins_tile = (row - step.row_starts[sequence]) % tile_tokens == 0;
       }
     }
     // Slots are handed out in the order of rows, also to rows that then find too few left.

@@ -26,7 +26,7 @@ struct PrefillShared {
 
 __device__ inline int32_t TokensOf(const AttentionKernelArgs& args, const AttentionRowTile& tile) {
   return min(AttentionTileTokens(args.num_heads / args.kv.num_kv_heads),
-             args.step.row_starts[tile.sequence + 1] - tile.first_row);
+             args.step.row_ends[tile.sequence] - tile.first_row);
 }
 
 // The lane's two of a warp's 16 query rows, from `first` of the tile's on: place in the step, and head or -1.

@@ -20,6 +20,16 @@ __device__ inline KeyRange VisibleKeys(const AttentionMask& mask, int32_t positi
   return {FirstVisibleKey(mask, position), position + 1};
 }
 
+// Whether attention takes the row; it does not take padding.
+__device__ inline bool TakesRow(const StepArrays& step, int32_t row, int32_t sequence) {
+  return sequence >= step.first_seq && sequence < step.end_seq && row >= step.row_starts[sequence] &&
+         row < step.row_ends[sequence];
+}
+
+__device__ inline int32_t RowsTaken(const StepArrays& step, int32_t sequence) {
+  return step.row_ends[sequence] - step.row_starts[sequence];
+}
+
 __device__ inline bool Contains(const KeyRange& range, int32_t begin, int32_t end) {
   return begin >= range.begin && end <= range.end;
 }

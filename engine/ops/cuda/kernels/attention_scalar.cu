@@ -13,16 +13,6 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kKeysPerLane = kAttentionTile / 32;
 
-__device__ inline float Widen(float x) { return x; }
-__device__ inline float Widen(__half x) { return __half2float(x); }
-__device__ inline float Widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline float Widen(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
-
-template <class T>
-struct alignas(8 * sizeof(T) < 16 ? 8 * sizeof(T) : 16) Eight {
-  T values[8];
-};
-
 // Shared memory of one warp.
 struct WarpRoom {
   float* q;        // [head_dim]
@@ -81,7 +71,7 @@ class ScalarRow {
  private:
   __device__ void LoadQuery() {
     const int32_t dim = args_.kv.head_dim;
-    const int64_t first = (int64_t{row_} * args_.num_heads + head_) * dim;
+    const int64_t first = (int64_t{row_} * args_.row_heads + head_) * dim;
     for (int32_t d = lane_; d < dim; d += 32) {
       room_.q[d] = args_.element == Element::kF32
                        ? static_cast<const float*>(args_.q)[first + d]
@@ -142,7 +132,7 @@ class ScalarRow {
   }
 
   __device__ void Store(float factor) {
-    const int64_t first = (int64_t{row_} * args_.num_heads + head_) * value_dim_;
+    const int64_t first = (int64_t{row_} * args_.row_heads + head_) * value_dim_;
     for (int32_t d = lane_; d < value_dim_; d += 32) {
       StoreElement(args_.out, args_.element, first + d, room_.total[d] * factor);
     }
@@ -166,7 +156,7 @@ __global__ void __launch_bounds__(kWarps * 32, 4)
   for (int64_t i = int64_t{blockIdx.x} * kWarps + warp; i < work; i += int64_t{gridDim.x} * kWarps) {
     const int32_t row = static_cast<int32_t>(i / args.num_heads), head = static_cast<int32_t>(i % args.num_heads);
     const int32_t sequence = args.step.row_sequences[row];
-    if (sequence < 0) continue;
+    if (!TakesRow(args.step, row, sequence)) continue;
     ScalarRow<T>(args, row, head, sequence, room).Run();
     __syncwarp();
   }

@@ -57,7 +57,7 @@ struct MmaElement<__half> {
 // Where the query of a row and head begins; null without a head (-1).
 __device__ __forceinline__ const __nv_bfloat16* QueryOf(const AttentionKernelArgs& args, int32_t row, int32_t head) {
   if (head < 0) return nullptr;
-  return static_cast<const __nv_bfloat16*>(args.q) + (int64_t{row} * args.num_heads + head) * args.kv.head_dim;
+  return static_cast<const __nv_bfloat16*>(args.q) + (int64_t{row} * args.row_heads + head) * args.kv.head_dim;
 }
 
 // The rows' queries as operands of the mma. Wide ones would not fit the registers beside the output and stay in shared

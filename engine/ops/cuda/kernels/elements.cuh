@@ -1,4 +1,4 @@
-// Rows of f32 and of Element, four columns at a time.
+// Rows of f32, of Element and of cached values, a few columns at a time.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,16 @@ __device__ __forceinline__ void StoreFour(void* to, Element element, int64_t fir
     }
   }
 }
+
+__device__ inline float Widen(float x) { return x; }
+__device__ inline float Widen(__half x) { return __half2float(x); }
+__device__ inline float Widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float Widen(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
+
+template <class T>
+struct alignas(8 * sizeof(T) < 16 ? 8 * sizeof(T) : 16) Eight {
+  T values[8];
+};
 
 inline bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 

@@ -30,7 +30,9 @@ struct StepArrays {
   const int32_t* token_sources = nullptr;  // [num_tokens] -1, or an index into the tokens drawn last: that one instead
   const int32_t* positions = nullptr;      // [num_tokens]
   const int32_t* row_sequences = nullptr;  // [num_tokens] sequence of each row, -1 for padding
-  const int32_t* row_starts = nullptr;     // [num_seqs + 1]; a padding sequence has no rows
+  const int32_t* row_starts = nullptr;     // [num_seqs] first row of each sequence
+  const int32_t* row_ends = nullptr;       // [num_seqs] the row after its last; a padding sequence has no rows
+  int32_t first_seq = 0, end_seq = INT32_MAX;  // attention passes over all other sequences
   const int32_t* context_lens = nullptr;   // [num_seqs] tokens in the cache after this step; 0 for padding
   const int32_t* prompt_lens = nullptr;    // [num_seqs]
   const int32_t* rope_lengths = nullptr;   // [num_seqs]
