@@ -93,6 +93,9 @@ def is_conditional(instruction):
     return bool(instruction.guard) or "P" in instruction.operands
 
 
+LOADS = ("LDG", "LDGSTS")  # of global memory, into registers and into shared memory
+
+
 def loops(code):
     """The bodies of its loops: from the target of a jump back to the jump."""
 
@@ -117,7 +120,7 @@ def main_loop(code):
         holders = [body for body in loops(code) if 2 * sum(i.name == "HMMA" for i in body) >= len(mma)]
         return min(holders, key=len, default=None)
     density = {len(body): body for body in loops(code)}
-    return max(density.values(), key=lambda body: sum(width(i.opcode) for i in body if i.name == "LDG") / len(body), default=None)
+    return max(density.values(), key=lambda body: sum(width(i.opcode) for i in body if i.name in LOADS) / len(body), default=None)
 
 
 def shortest_path(body, gain, enough):
@@ -253,7 +256,7 @@ class Kernel:
         self.loop = loop if self.is_loop else self.code
         self.has_mma = any(i.name == "HMMA" for i in self.loop)
         wide = any(map(is_stream, self.loop))
-        self.is_stream = is_stream if wide else lambda i: i.name in ("LDG", "LDGSTS")
+        self.is_stream = is_stream if wide else lambda i: i.name in LOADS
 
     def occupancy(self, launch):
         return occupancy(self.registers, self.static_shared + launch.shared, launch.threads)
@@ -273,7 +276,7 @@ class Pass:
         if kernel.has_mma:
             self.path = shortest_path(kernel.loop, lambda i: (i.name in ("HMMA", "LDSM") or is_stream(i),), (1 << 30,))
         elif kernel.is_loop:
-            self.path = shortest_path(kernel.loop, lambda i: (i.name == "LDG",), (1 << 30,))
+            self.path = shortest_path(kernel.loop, lambda i: (i.name in LOADS,), (1 << 30,))
         else:
             stores = max(0, launch.bytes - launch.stream) / launch.warps
 
