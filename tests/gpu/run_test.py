@@ -56,13 +56,13 @@ def main():
     status, out, results, table = run([
         "good 5 3 bin/good", "bad 5 1 bin/bad", "crash 5 1 bin/crash", "hang 1 1 bin/hang", "stubborn 1 0 bin/stubborn",
         "absent 5 0 bin/absent", "measure 5 0 bin/measure --json @JSON", "broken 5 0 bin/broken --json @JSON",
-        "tool 5 0 no-such-tool bin/good", "last 5 0 bin/good"])
+        "tool 5 0 no-such-tool bin/good", "beside 5 1 no-such-tool bin/good", "lost 5 0 bin/lost", "last 5 0 bin/good"])
     parts = {part["name"]: part for part in results["parts"]}
     verdicts = {name: part["verdict"] for name, part in parts.items()}
     assert verdicts == {
         "good.0": "passed", "good.1": "passed", "good.2": "passed", "bad": "failed (1)", "crash": "crashed (SEGV)",
         "hang": "timed out", "stubborn": "timed out", "absent": "no GPU", "measure": "passed", "broken": "crashed (ABRT)",
-        "tool": "skipped", "last": "passed"}, verdicts
+        "tool": "skipped", "beside": "skipped", "lost": "failed (127)", "last": "passed"}, verdicts
     assert parts["bad"]["reason"] == "A.B C.D/0", parts["bad"]
     assert parts["crash"]["reason"].startswith('in Kernel.Faults: an "illegal" address \\ here'), parts["crash"]
     assert parts["hang"]["reason"].startswith("in Kernel.Waits"), parts["hang"]
@@ -79,7 +79,7 @@ def main():
 
     assert run(["absent 5 1 bin/absent", "good 5 0 bin/good"])[0] == 77
     assert run(["absent 5 1 bin/absent", "bad 5 0 bin/bad"])[0] == 1
-    assert run(["good 5 2 bin/good", "tool 5 0 no-such-tool"])[0] == 0
+    assert run(["good 5 2 bin/good", "tool 5 0 no-such-tool", "beside 5 1 no-such-tool", "other 5 1 no-such-tool"])[0] == 0
 
     with tempfile.TemporaryDirectory() as folder:
         os.makedirs(f"{folder}/tests/gpu")
