@@ -2,6 +2,7 @@
 """tests/gpu/run with programs that pass, fail, crash, hang, find no GPU and break off while they report: it names each,
 keeps the others' results, and its exit status says how it went."""
 
+import fnmatch
 import json
 import os
 import shutil
@@ -52,7 +53,30 @@ def run(parts):
         shutil.rmtree(folder)
 
 
+def filters(tool):
+    """The --gtest_filter of each part under this tool of compute-sanitizer."""
+    with open(f"{HERE}/parts") as file:
+        found = [line.split("--gtest_filter=")[1].strip() for line in file if f"compute-sanitizer --tool {tool} " in line]
+    assert found, tool
+    return found
+
+
+def takes(gtest_filter, test):
+    positive, _, negative = gtest_filter.partition("-")
+    among = lambda patterns: any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns.split(":"))
+    return among(positive or "*") and not among(negative)
+
+
+def failing_calls_stay_out_of_memcheck():
+    with open(f"{HERE}/../cuda/cuda_ops_test.cc") as file:
+        assert "TEST(CudaOps, SaysWhatMemoryItLacks)" in file.read(), "which test asks for too much memory?"
+    for gtest_filter in filters("memcheck"):
+        assert not takes(gtest_filter, "CudaOps.SaysWhatMemoryItLacks"), gtest_filter
+    assert any(takes(gtest_filter, "Norm.TakesRows") for gtest_filter in filters("memcheck"))
+
+
 def main():
+    failing_calls_stay_out_of_memcheck()
     status, out, results, table = run([
         "good 5 3 bin/good", "bad 5 1 bin/bad", "crash 5 1 bin/crash", "hang 1 1 bin/hang", "stubborn 1 0 bin/stubborn",
         "absent 5 0 bin/absent", "measure 5 0 bin/measure --json @JSON", "broken 5 0 bin/broken --json @JSON",
