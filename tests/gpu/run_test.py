@@ -5,6 +5,7 @@ keeps the others' results, and its exit status says how it went."""
 import fnmatch
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,24 +21,46 @@ PROGRAMS = {
     "stubborn": "trap '' TERM; while true; do sleep 0.1; done",
     "absent": "echo 'no GPU: no CUDA-capable device is detected' >&2; exit 77",
     "measure": "echo '{\"part\": \"a\", \"name\": \"read of all\", \"us\": 1, \"floor_us\": 0.5, \"share\": 0.5, \"TB/s\": 4}' >$2; echo '{\"part\": \"b\", \"note\": \"x\"}' >>$2; echo shown",
+    "finds": "echo '========= COMPUTE-SANITIZER'; echo '========= Invalid __global__ write of size 4 bytes'; sleep 100",
     "broken": "printf '{\"part\": \"a\", \"name\": \"n\", \"us\": 1, \"floor_us\": 1, \"share\": 1}\\n{\"part\": \"b\", ' >$2; kill -ABRT $$",
 }
 
+# What is found on PATH.
+TOOLS = {
+    "compute-sanitizer": 'exec "$@"',
+}
 
-def run(parts):
-    """(exit status, stdout, results.json) of a folder with these parts."""
+
+def write_scripts(folder, scripts):
+    os.makedirs(folder)
+    for name, text in scripts.items():
+        with open(f"{folder}/{name}", "w") as file:
+            file.write(f"#!/bin/bash\n{text}\n")
+        os.chmod(f"{folder}/{name}", 0o755)
+
+
+def copy_script(folder, limit):
+    """tests/gpu/run with so many seconds for everything."""
+    with open(f"{HERE}/run") as file:
+        text, found = re.subn(r"(?m)^LIMIT=\d+", f"LIMIT={limit}", file.read())
+    assert found == 1
+    with open(f"{folder}/run", "w") as file:
+        file.write(text)
+    os.chmod(f"{folder}/run", 0o755)
+
+
+def run(parts, limit=60):
+    """(exit status, stdout, results.json, table) of a folder with these parts."""
     folder = tempfile.mkdtemp()
     try:
-        os.makedirs(f"{folder}/bin")
         os.makedirs(f"{folder}/data/tests/goldens")
-        shutil.copy(f"{HERE}/run", folder)
-        for name, text in PROGRAMS.items():
-            with open(f"{folder}/bin/{name}", "w") as file:
-                file.write(f"#!/bin/bash\n{text}\n")
-            os.chmod(f"{folder}/bin/{name}", 0o755)
+        copy_script(folder, limit)
+        write_scripts(f"{folder}/bin", PROGRAMS)
+        write_scripts(f"{folder}/tools", TOOLS)
         with open(f"{folder}/parts", "w") as file:
             file.write("# name seconds shards command\n\n" + "\n".join(parts) + "\n")
-        done = subprocess.run([f"{folder}/run"], capture_output=True, text=True, timeout=60, cwd="/")
+        done = subprocess.run([f"{folder}/run"], capture_output=True, text=True, timeout=60, cwd="/",
+                              env={**os.environ, "PATH": f"{folder}/tools:{os.environ['PATH']}"})
         print(done.stdout, done.stderr)
         if os.path.exists(f"{folder}/results/good.0.log"):
             with open(f"{folder}/results/good.0.log") as file:
@@ -75,14 +98,31 @@ def failing_calls_stay_out_of_memcheck():
     assert any(takes(gtest_filter, "Norm.TakesRows") for gtest_filter in filters("memcheck"))
 
 
+def verdicts_of(results):
+    return {part["name"]: part["verdict"] for part in results["parts"]}
+
+
+def checks_take_what_time_is_left():
+    status, out, results, _ = run(["good 5 1 bin/good", "slow 1 1 compute-sanitizer bin/hang",
+                                   "wait 4 0 compute-sanitizer bin/hang", "late 5 2 compute-sanitizer bin/good"], limit=3)
+    assert verdicts_of(results) == {"good": "passed", "slow": "timed out", "wait": "timed out", "late.0": "not started",
+                                    "late.1": "not started"}, results
+    assert status == 0 and "0 bad, 4 unfinished" in out, (status, out)
+    # But not to forget what they have found; and it is theirs alone.
+    assert run(["finds 1 1 compute-sanitizer bin/finds"])[0] == 1
+    assert run(["fails 5 1 compute-sanitizer bin/bad"])[0] == 1
+    assert run(["wait 4 0 compute-sanitizer bin/hang", "late 5 1 bin/good"], limit=1)[0] == 1
+
+
 def main():
     failing_calls_stay_out_of_memcheck()
+    checks_take_what_time_is_left()
     status, out, results, table = run([
         "good 5 3 bin/good", "bad 5 1 bin/bad", "crash 5 1 bin/crash", "hang 1 1 bin/hang", "stubborn 1 0 bin/stubborn",
         "absent 5 0 bin/absent", "measure 5 0 bin/measure --json @JSON", "broken 5 0 bin/broken --json @JSON",
         "tool 5 0 no-such-tool bin/good", "beside 5 1 no-such-tool bin/good", "lost 5 0 bin/lost", "last 5 0 bin/good"])
     parts = {part["name"]: part for part in results["parts"]}
-    verdicts = {name: part["verdict"] for name, part in parts.items()}
+    verdicts = verdicts_of(results)
     assert verdicts == {
         "good.0": "passed", "good.1": "passed", "good.2": "passed", "bad": "failed (1)", "crash": "crashed (SEGV)",
         "hang": "timed out", "stubborn": "timed out", "absent": "no GPU", "measure": "passed", "broken": "crashed (ABRT)",
