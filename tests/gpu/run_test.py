@@ -19,6 +19,8 @@ PROGRAMS = {
     "crash": "echo '[ RUN      ] Kernel.Faults'; echo 'an \"illegal\" address \\ here' >&2; kill -SEGV $$",
     "hang": "echo '[ RUN      ] Kernel.Waits'; sleep 100",
     "stubborn": "trap '' TERM; while true; do sleep 0.1; done",
+    # Fails if another of its kind runs at the same time.
+    "alone": 'mkdir "$1" || exit 1; sleep 1; rmdir "$1"',
     "absent": "echo 'no GPU: no CUDA-capable device is detected' >&2; exit 77",
     "measure": "echo '{\"part\": \"a\", \"name\": \"read of all\", \"us\": 1, \"floor_us\": 0.5, \"share\": 0.5, \"TB/s\": 4}' >$2; echo '{\"part\": \"b\", \"note\": \"x\"}' >>$2; echo shown",
     "finds": "echo '========= COMPUTE-SANITIZER'; echo '========= Invalid __global__ write of size 4 bytes'; sleep 100",
@@ -49,14 +51,20 @@ def copy_script(folder, limit):
     os.chmod(f"{folder}/run", 0o755)
 
 
-def run(parts, limit=60):
+def nvidia_smi(**answers):
+    """A tool with an answer to each property that is asked for; to another, none."""
+    cases = " ".join(f"--query-gpu={name}) echo '{answer}' ;;" for name, answer in answers.items())
+    return {"nvidia-smi": f"case $1 in {cases} *) echo 'NVIDIA-SMI has failed'; exit 9 ;; esac"}
+
+
+def run(parts, limit=60, tools={}):
     """(exit status, stdout, results.json, table) of a folder with these parts."""
     folder = tempfile.mkdtemp()
     try:
         os.makedirs(f"{folder}/data/tests/goldens")
         copy_script(folder, limit)
         write_scripts(f"{folder}/bin", PROGRAMS)
-        write_scripts(f"{folder}/tools", TOOLS)
+        write_scripts(f"{folder}/tools", {**TOOLS, **tools})
         with open(f"{folder}/parts", "w") as file:
             file.write("# name seconds shards command\n\n" + "\n".join(parts) + "\n")
         done = subprocess.run([f"{folder}/run"], capture_output=True, text=True, timeout=60, cwd="/",
@@ -114,7 +122,18 @@ def checks_take_what_time_is_left():
     assert run(["wait 4 0 compute-sanitizer bin/hang", "late 5 1 bin/good"], limit=1)[0] == 1
 
 
+def an_exclusive_gpu_has_one_process_at_a_time():
+    with tempfile.TemporaryDirectory() as folder:
+        parts = [f"a 5 2 bin/alone {folder}/busy", f"b 5 1 bin/alone {folder}/busy"]
+        status, out, _, _ = run(parts, tools=nvidia_smi(compute_mode="Exclusive_Process"))
+        assert status == 0 and "one process at a time" in out, (status, out)
+        status, out, results, _ = run(parts, tools=nvidia_smi(compute_mode="Default"))
+        assert status == 1 and "one process at a time" not in out, (status, out)
+        assert run(["good 5 1 bin/good"], tools=nvidia_smi())[2]["device"] == "unknown"
+
+
 def main():
+    an_exclusive_gpu_has_one_process_at_a_time()
     failing_calls_stay_out_of_memcheck()
     checks_take_what_time_is_left()
     status, out, results, table = run([
