@@ -21,6 +21,7 @@ PROGRAMS = {
     "stubborn": "trap '' TERM; while true; do sleep 0.1; done",
     # Fails if another of its kind runs at the same time.
     "alone": 'mkdir "$1" || exit 1; sleep 1; rmdir "$1"',
+    "libraries": 'echo "libraries: $LD_LIBRARY_PATH"; exit 1',
     "absent": "echo 'no GPU: no CUDA-capable device is detected' >&2; exit 77",
     "measure": "echo '{\"part\": \"a\", \"name\": \"read of all\", \"us\": 1, \"floor_us\": 0.5, \"share\": 0.5, \"TB/s\": 4}' >$2; echo '{\"part\": \"b\", \"note\": \"x\"}' >>$2; echo shown",
     "finds": "echo '========= COMPUTE-SANITIZER'; echo '========= Invalid __global__ write of size 4 bytes'; sleep 100",
@@ -42,10 +43,12 @@ def write_scripts(folder, scripts):
 
 
 def copy_script(folder, limit):
-    """tests/gpu/run with so many seconds for everything."""
+    """tests/gpu/run with so many seconds for everything, and the toolkit in a folder."""
     with open(f"{HERE}/run") as file:
-        text, found = re.subn(r"(?m)^LIMIT=\d+", f"LIMIT={limit}", file.read())
-    assert found == 1
+        text = file.read()
+    for name, value in (("LIMIT", limit), ("TOOLKIT", f"{folder}/toolkit")):
+        text, found = re.subn(rf"(?m)^{name}=\S+", f"{name}={value}", text)
+        assert found == 1, name
     with open(f"{folder}/run", "w") as file:
         file.write(text)
     os.chmod(f"{folder}/run", 0o755)
@@ -57,13 +60,15 @@ def nvidia_smi(**answers):
     return {"nvidia-smi": f"case $1 in {cases} *) echo 'NVIDIA-SMI has failed'; exit 9 ;; esac"}
 
 
-def run(parts, limit=60, tools={}):
-    """(exit status, stdout, results.json, table) of a folder with these parts."""
+def run(parts, limit=60, tools={}, toolkit=()):
+    """(exit status, stdout, results.json, table) of a folder with these parts, and these folders in the toolkit."""
     folder = tempfile.mkdtemp()
     try:
         os.makedirs(f"{folder}/data/tests/goldens")
         copy_script(folder, limit)
         write_scripts(f"{folder}/bin", PROGRAMS)
+        for name in toolkit:
+            os.makedirs(f"{folder}/toolkit/{name}")
         write_scripts(f"{folder}/tools", {**TOOLS, **tools})
         with open(f"{folder}/parts", "w") as file:
             file.write("# name seconds shards command\n\n" + "\n".join(parts) + "\n")
@@ -87,7 +92,8 @@ def run(parts, limit=60, tools={}):
 def filters(tool):
     """The --gtest_filter of each part under this tool of compute-sanitizer."""
     with open(f"{HERE}/parts") as file:
-        found = [line.split("--gtest_filter=")[1].strip() for line in file if f"compute-sanitizer --tool {tool} " in line]
+        lines = [line.strip() for line in file if f"compute-sanitizer --tool {tool} " in line]
+    found = [line.split("--gtest_filter=")[1] for line in lines]
     assert found, tool
     return found
 
@@ -132,7 +138,23 @@ def an_exclusive_gpu_has_one_process_at_a_time():
         assert run(["good 5 1 bin/good"], tools=nvidia_smi())[2]["device"] == "unknown"
 
 
+def an_old_driver_takes_what_goes_between():
+    def libraries(driver, toolkit):
+        smi = nvidia_smi(driver_version=driver) if driver else {"nvidia-smi": "exit 127"}
+        _, out, results, _ = run(["libraries 5 1 bin/libraries"], tools=smi, toolkit=toolkit)
+        assert out.startswith(f"driver {driver or 'unknown'}\n"), out
+        return results["parts"][0]["reason"], out
+
+    assert "/toolkit/compat:" in libraries("570.86.15", ["compat"])[0]
+    reason, out = libraries("570.86.15", [])
+    assert "compat" not in reason and "the programs need 580 or newer, or its libraries in" in out, out
+    for driver in ("580.65.06", "600.1", None):
+        reason, out = libraries(driver, ["compat"])
+        assert "compat" not in reason and "the programs need" not in out, (driver, reason, out)
+
+
 def main():
+    an_old_driver_takes_what_goes_between()
     an_exclusive_gpu_has_one_process_at_a_time()
     failing_calls_stay_out_of_memcheck()
     checks_take_what_time_is_left()
