@@ -1,20 +1,34 @@
 # syntax=docker/dockerfile:1
 # docker build --target cpu -t sluice:cpu .          the CPU server (default target)
-# docker build --target cuda -t sluice:cuda .        the same sources on NVIDIA's base image, once the CUDA engine is built
+# docker build --target cuda -t sluice:cuda .        with the CUDA engine; run it with --gpus all and NVIDIA driver 580 or newer
 # Mount models read-only: docker run -v /models:/models:ro sluice:cpu --model /models/model.gguf
 
-FROM debian:12-slim AS build
+FROM debian:12-slim AS packages
 RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build ccache pkg-config ca-certificates git \
       libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libabsl-dev prometheus-cpp-dev \
       libpcre2-dev libutf8proc-dev nlohmann-json3-dev libboost-dev libssl-dev libcli11-dev libedit-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
+
+FROM packages AS build
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/ccache \
     cmake -S . -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF \
     && ninja -C /build sluice-server sluice \
     && strip /build/bin/sluice-server /build/bin/sluice
+
+# The toolkit, and a CMake that knows it, are NVIDIA's and Kitware's wheels from PyPI: a layer of its own, 1 GB to fetch.
+FROM packages AS build-cuda
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && rm -rf /var/lib/apt/lists/*
+COPY deploy/lib.sh deploy/
+RUN source deploy/lib.sh && use_cuda /opt/cuda
+COPY . .
+RUN --mount=type=cache,target=/root/.cache/ccache \
+    source deploy/lib.sh && use_cuda /opt/cuda \
+    && CMAKE=$CUDA_CMAKE build /build sluice-server -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF "${CUDA_ARGS[@]}" \
+    && strip /build/bin/sluice-server
 
 FROM debian:12-slim AS runtime
 RUN apt-get update && apt-get install -y --no-install-recommends \
@@ -35,8 +49,9 @@ LABEL org.opencontainers.image.title="sluice" \
       org.opencontainers.image.description="Model server for large language models: gRPC streaming, continuous batching, paged KV cache" \
       org.opencontainers.image.licenses="Apache-2.0"
 
-# libcuda comes from the NVIDIA container runtime; the image brings no driver.
+# libcuda comes from the NVIDIA container runtime; the image brings no driver, and no cuBLASLt (--gemm-library-from).
 FROM runtime AS cuda
+COPY --from=build-cuda /build/bin/sluice-server /usr/local/bin/
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 CMD ["--device", "auto"]
 

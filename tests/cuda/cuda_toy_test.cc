@@ -24,6 +24,10 @@ namespace {
 constexpr float kBf16Tolerance = 5e-3f;
 // What the layers together may add up to, where a router has not chosen another expert.
 constexpr float kBf16LogitTolerance = 3 * kBf16Tolerance;
+// Rows whose router has. Two experts may be closer to each other than bf16 tells, and which of them a GPU takes depends
+// on the last bits of its sums; a row with another expert has other logits, by a tenth of the largest or so, and
+// perhaps another best token. Later rows see little of it.
+constexpr int kMaxRerouted = 4;
 constexpr double kClearShare = 0.8;  // of all rows, at least
 constexpr int32_t kMaxTokens = 64;
 constexpr int32_t kMaxSeqs = 16;  // and rows of logits at a time
@@ -46,6 +50,17 @@ std::unique_ptr<Runner> NewCudaRunner(const ToyModel& model, cuda::Element eleme
   options.activations = element;
   return NewRunner(model, NewCudaOps(cuda_testing::NewTestDevice(num_replays).value(), options).value(),
                    element == cuda::Element::kF32 ? KvDType::kF32 : KvDType::kBF16);
+}
+
+// Of the largest |logit|.
+float Difference(const std::vector<float>& got, const std::vector<float>& want, float largest) {
+  float worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const float difference = std::abs(got[i] - want[i]) / largest;
+    if (std::isnan(difference)) return INFINITY;
+    worst = std::max(worst, difference);
+  }
+  return worst;
 }
 
 size_t BestToken(const std::vector<float>& logits) {
@@ -103,20 +118,23 @@ TEST_P(CudaToy, EveryClearTokenInBf16) {
   const auto runner = NewCudaRunner(model_, cuda::Element::kBF16);
   const auto got = StepDriver(runner.get()).AllLogits(tokens_);
   ASSERT_EQ(got.size(), want_.size());
+  const bool routed = std::any_of(model_.spec.layers.begin(), model_.spec.layers.end(),
+                                  [](const LayerSpec& layer) { return std::holds_alternative<MoeFfn>(layer.ffn); });
   float worst = 0;
   size_t num_clear = 0;
+  int num_rerouted = 0;
   for (size_t row = 0; row < got.size(); ++row) {
-    for (size_t i = 0; i < got[row].size(); ++i) {
-      const float difference = std::abs(got[row][i] - want_[row][i]) / largest_;
-      if (!(difference <= worst)) worst = difference;
-    }
+    const float difference = Difference(got[row], want_[row], largest_);
+    worst = std::max(worst, difference);
+    const bool rerouted = routed && difference > kBf16LogitTolerance;
+    num_rerouted += rerouted;
     if (!(Margin(want_[row]) > 4 * kBf16Tolerance * largest_)) continue;
     ++num_clear;
-    EXPECT_EQ(BestToken(got[row]), BestToken(want_[row])) << row;
+    EXPECT_TRUE(rerouted || BestToken(got[row]) == BestToken(want_[row])) << row;
   }
-  std::cout << GetParam().name << ": logits within " << worst << ", clear " << num_clear << " of " << got.size()
-            << std::endl;
-  const bool routed = std::holds_alternative<MoeFfn>(model_.spec.layers[0].ffn);
+  std::cout << GetParam().name << ": logits within " << worst << ", clear " << num_clear << " of " << got.size() << ", "
+            << num_rerouted << " rerouted" << std::endl;
+  EXPECT_LE(num_rerouted, kMaxRerouted);
   EXPECT_LE(worst, routed ? 1 : kBf16LogitTolerance);
   EXPECT_GE(double(num_clear), kClearShare * double(got.size()));
 }

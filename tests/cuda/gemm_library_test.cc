@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <random>
 #include <vector>
 
@@ -40,6 +41,15 @@ class GemmLibraryTest : public testing::Test {
 
   bool emulated() const { return device_->Name() == "emulated GPU"; }
 
+  // The library may refuse what no model has; the emulated one refuses [64, 40] alone.
+  bool Takes(const Shape& shape) {
+    const absl::Status prepared = library_->Prepare(shape.n, shape.k);
+    const bool may_refuse = emulated() ? shape.n == 64 && shape.k == 40 : int64_t{shape.n} * shape.k < 1 << 18;
+    if (!prepared.ok()) std::cout << prepared.message() << std::endl;
+    EXPECT_TRUE(prepared.ok() || (may_refuse && absl::IsUnimplemented(prepared))) << prepared;
+    return prepared.ok();
+  }
+
   template <class T>
   DeviceBuffer ToDevice(const std::vector<T>& values) {
     return DeviceBuffer::Copy<T>(device_.get(), values).value();
@@ -58,12 +68,12 @@ class GemmLibraryTest : public testing::Test {
 TEST_F(GemmLibraryTest, ARowHasTheSameBitsInAnyBatch) {
   const int32_t most = emulated() ? 70 : GemmLibrary::kMaxRows;
   const std::vector<Shape> shapes =
-      emulated() ? std::vector<Shape>{{8, 8}, {64, 72}, {40, 1032}, {136, 264}}
+      emulated() ? std::vector<Shape>{{8, 8}, {64, 40}, {64, 72}, {40, 1032}, {136, 264}}
                  : std::vector<Shape>{{8, 8},       {136, 1032},  {1024, 4096},  {2816, 576},  {3072, 2048},
                                       {4096, 4096}, {6144, 4096}, {4096, 14336}, {28672, 4096}};
   for (const auto& [n, k] : shapes) {
     SCOPED_TRACE(testing::Message() << "[" << n << ", " << k << "]");
-    ASSERT_TRUE(library_->Prepare(n, k).ok());
+    if (!Takes({n, k})) continue;
     const DeviceBuffer x = ToDevice(RandomBf16(int64_t{most} * k, 1)), w = ToDevice(RandomBf16(int64_t{n} * k, 2));
     const auto run = [&](int32_t first, int32_t m, bool accumulate) {
       const int64_t bytes = int64_t{m} * n * 4;
@@ -90,7 +100,7 @@ TEST_F(GemmLibraryTest, ARowHasTheSameBitsInAnyBatch) {
 
 TEST_F(GemmLibraryTest, AgreesWithSumsInDoubleAndWritesNothingElse) {
   for (const auto& [n, k] : {Shape{8, 8}, Shape{72, 200}, Shape{264, 1024}}) {
-    ASSERT_TRUE(library_->Prepare(n, k).ok());
+    if (!Takes({n, k})) continue;
     const int32_t m = 37;
     const int64_t x_stride = k + 16, out_stride = n + 12;
     const std::vector<uint16_t> xs = RandomBf16(m * x_stride, 3), ws = RandomBf16(int64_t{n} * k, 4);
@@ -124,8 +134,8 @@ TEST_F(GemmLibraryTest, AgreesWithSumsInDoubleAndWritesNothingElse) {
 
 TEST_F(GemmLibraryTest, ChoosesOnceForAShape) {
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(library_->Prepare(64, 64).ok());
-    ASSERT_TRUE(library_->Prepare(64, 128).ok());
+    ASSERT_TRUE(Takes({512, 512}));
+    ASSERT_TRUE(Takes({512, 1024}));
     EXPECT_EQ(library_->num_prepared(), 2);
   }
 }

@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "engine/ops/moe_routing.h"
 #include "tests/cuda/values.h"
@@ -157,41 +162,58 @@ TEST(Route, ManyRowsFillManyRoundsOfPlaces) {
   ExpectAsChooseExperts(c, logits);
 }
 
-TEST(Combine, AddsWeightedPlacesThenTheSharedExpert) {
-  for (int d : {1, 4, 6, 64, 515, 2048}) {
-    const size_t rows = 5, k = 3, places = 11;
-    std::vector<int32_t> row_places(rows * k);
-    std::mt19937 random(2);
-    for (int32_t& p : row_places) p = int32_t(random() % places);
-    row_places[3] = row_places[4] = row_places[5] = -1;
-    const std::vector<float> y = Normal(places * size_t(d), 1), weights = Normal(rows * k, 2),
-                             shared = Normal(rows * size_t(d), 3);
-    DeviceArray<float> device_y(y), device_weights(weights), device_shared(shared), sum(rows * size_t(d));
-    DeviceArray<int32_t> device_places(row_places);
-    for (bool has_weights : {true, false}) {
-      for (bool has_shared : {true, false}) {
-        cuda::LaunchCombine({.num_rows = int32_t(rows),
-                             .num_experts_per_token = int32_t(k),
-                             .d = d,
-                             .y = device_y.data(),
-                             .weights = has_weights ? device_weights.data() : nullptr,
-                             .row_places = device_places.data(),
-                             .shared = has_shared ? device_shared.data() : nullptr,
-                             .sum = sum.data()},
-                            nullptr);
-        std::vector<double> want(rows * size_t(d), 0);
-        for (size_t i = 0; i < want.size(); ++i) {
-          const size_t row = i / size_t(d), column = i % size_t(d);
-          for (size_t c = row * k; c < (row + 1) * k; ++c) {
-            if (row_places[c] < 0) continue;
-            want[i] += (has_weights ? double(weights[c]) : 1) * double(y[size_t(row_places[c]) * size_t(d) + column]);
-          }
-          if (has_shared) want[i] += double(shared[i]);
-        }
-        EXPECT_LE(RelativeError(sum.Read(), want), 1e-6);
+// A row of what LaunchCombine promises, in the order of its additions.
+std::vector<float> Combined(std::span<const int32_t> places, const float* weights, const std::vector<float>& y,
+                            const float* shared, size_t d) {
+  std::vector<float> sum(d, 0);
+  for (size_t column = 0; column < d; ++column) {
+    for (size_t c = 0; c < places.size(); ++c) {
+      if (places[c] < 0) continue;
+      sum[column] = std::fma(weights != nullptr ? weights[c] : 1, y[size_t(places[c]) * d + column], sum[column]);
+    }
+    if (shared != nullptr) sum[column] += shared[column];
+  }
+  return sum;
+}
+
+void ExpectCombines(size_t d, size_t k) {
+  const size_t rows = 5, places = 11;
+  std::vector<int32_t> row_places(rows * k);
+  std::mt19937 random(2);
+  for (int32_t& p : row_places) p = int32_t(random() % places);
+  std::fill_n(row_places.begin() + std::ptrdiff_t(k), k, -1);
+  row_places.back() = -1;
+  const std::vector<float> y = Normal(places * d, 1), weights = Normal(rows * k, 2), shared = Normal(rows * d, 3);
+  DeviceArray<float> device_y(y), device_weights(weights), device_shared(shared);
+  DeviceArray<int32_t> device_places(row_places);
+  for (bool has_weights : {true, false}) {
+    for (bool has_shared : {true, false}) {
+      DeviceArray<float> sum(rows * d);
+      cuda::LaunchCombine({.num_rows = int32_t(rows),
+                           .num_experts_per_token = int32_t(k),
+                           .d = int32_t(d),
+                           .y = device_y.data(),
+                           .weights = has_weights ? device_weights.data() : nullptr,
+                           .row_places = device_places.data(),
+                           .shared = has_shared ? device_shared.data() : nullptr,
+                           .sum = sum.data()},
+                          nullptr);
+      const std::vector<float> got = sum.Read();
+      for (size_t row = 0; row < rows; ++row) {
+        const std::vector<float> want =
+            Combined(std::span(row_places).subspan(row * k, k), has_weights ? &weights[row * k] : nullptr, y,
+                     has_shared ? &shared[row * d] : nullptr, d);
+        EXPECT_EQ(std::memcmp(&got[row * d], want.data(), d * sizeof(float)), 0)
+            << "row " << row << " of " << d << ", " << k << " choices";
       }
     }
   }
+}
+
+TEST(Combine, AddsWeightedPlacesThenTheSharedExpert) {
+  for (size_t d : {1, 4, 6, 64, 515, 2048}) ExpectCombines(d, 3);
+  // As many choices as are taken at once, one less and one more, up to the most.
+  for (size_t k : {1, 2, 4, 5, 7, 8, 9, 12, 13, 32}) ExpectCombines(20, k);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // cuBLASLt's functions without a GPU, as far as the engine uses them: the same descriptors, layouts by columns and
 // algorithms, carried out by the emulation in stream order. The first algorithms that it offers are those that must not
-// be chosen: their results depend on the number of columns, as split-K's do, or they do not take every number.
+// be chosen: their results depend on the number of columns, as split-K's do, or they do not take every number. For a
+// matrix of [64, 40] there is no other, as there may be none for any shape in the library itself.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """A measuring program, tiny, on the emulated device: it ends well, and each line of its JSON is what tests/gpu/run and
 whoever reads the results may count on.
-usage: emulated_test.py PROGRAM NAME...   (each NAME is a part or a model that must have been measured)"""
+usage: emulated_test.py PROGRAM NAME... [--said TEXT...]
+(each NAME is a part or a model that must have been measured; each TEXT, but for those that begin with "no ", is in a note or
+in what a measurement is called)"""
 
 import json
 import os
@@ -11,7 +13,11 @@ import tempfile
 
 
 def main():
-    program, names = sys.argv[1], sys.argv[2:]
+    program, *names = sys.argv[1:]
+    said = []
+    if "--said" in names:
+        at = names.index("--said")
+        names, said = names[:at], names[at + 1:]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "out.jsonl")
         done = subprocess.run([program, "--tiny", "--json", path], capture_output=True, text=True)
@@ -32,6 +38,10 @@ def main():
         # And alone.
         alone = subprocess.run([program, "--tiny", name], capture_output=True, text=True)
         assert alone.returncode == 0 and name in alone.stdout, (name, alone)
+    texts += [line["note"] for line in lines if "note" in line]
+    for text in said:
+        wanted = not text.startswith("no ")
+        assert any(text.removeprefix("no ") in t for t in texts) == wanted, (text, texts)
     wrong = subprocess.run([program, "--tinny"], capture_output=True, text=True)
     assert wrong.returncode == 2 and names[0] in wrong.stderr, wrong
 

@@ -8,7 +8,8 @@
 
 namespace sluice::cuda_testing {
 
-// For the GPU of NewTestDevice, which exists; beside the emulated device cuBLASLt is emulated, too. An error says why
+// For the GPU of NewTestDevice, which exists; beside the emulated device cuBLASLt is emulated, too, and
+// refuses to prepare [64, 40]. An error says why
 // there is none.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> NewTestLibrary();
 

@@ -99,7 +99,7 @@ ModelSpec Shrunk(ModelSpec spec) {
       moe->routing.num_experts = 8;
       moe->routing.num_experts_per_token = 2;
       moe->expert_intermediate_size = 24;
-      moe->shared_intermediate_size = 48;
+      moe->shared_intermediate_size = 40;
     } else {
       std::get<DenseFfn>(layer.ffn).intermediate_size = 96;
     }

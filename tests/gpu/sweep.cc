@@ -45,32 +45,17 @@ class Sweep {
   Sweep(std::string name, ModelSpec spec, const Points& points, Report* report)
       : name_(std::move(name)), spec_(std::move(spec)), points_(points), report_(*report) {}
 
+  // A library that refuses one of the shapes is done without.
   absl::Status Load(std::unique_ptr<Device> device) {
-    const Clock::time_point start = Clock::now();
-    CudaOpsOptions cuda;
-    cuda.num_threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
     absl::StatusOr<std::unique_ptr<GemmLibrary>> library = NewTestLibrary();
-    has_library_ = library.ok();
-    if (has_library_) cuda.gemm_library_from = points_.prompt;
-    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops,
-                            NewCudaOps(std::move(device), cuda, has_library_ ? *std::move(library) : nullptr));
-    absl::StatusOr<ModelWeights> weights = [&] {
-      const RandomModel model = MakeRandomModel(spec_);
-      return LoadWeights(spec_, testing::ToyTensorNames(), model.tensors, name_, ops.get());
-    }();
-    SLUICE_RETURN_IF_ERROR(weights.status());
-    RunnerOptions options;
-    options.kv_dtype = KvDType::kBF16;
-    options.max_num_seqs = points_.batches.back();
-    options.max_num_batched_tokens = points_.prompt;
-    options.max_model_len = points_.prompt + 1;
-    options.num_blocks =
-        std::max(points_.batches.back() * BlocksFor(points_.contexts.back()), BlocksFor(points_.prompt));
-    SLUICE_ASSIGN_OR_RETURN(runner_, Runner::Create(std::move(ops), spec_, *std::move(weights), options));
-    report_.Note("sweep", absl::StrCat(name_, ": ", runner_->weight_bytes() >> 20, " MiB of weights and ",
-                                       runner_->kv_bytes() >> 20, " MiB of cache in ",
-                                       static_cast<int64_t>(SecondsSince(start) * 1e3), " ms"));
-    return absl::OkStatus();
+    if (library.ok()) {
+      const absl::Status loaded = Load(std::move(device), *std::move(library));
+      if (!absl::IsUnimplemented(loaded)) return loaded;
+      library = loaded;
+      SLUICE_ASSIGN_OR_RETURN(device, NewTestDevice());
+    }
+    report_.Note("sweep", absl::StrCat(name_, " without the library: ", library.status().message()));
+    return Load(std::move(device), nullptr);
   }
 
   // With our own products, and with the library's if there is one.
@@ -95,6 +80,32 @@ class Sweep {
   }
 
  private:
+  absl::Status Load(std::unique_ptr<Device> device, std::unique_ptr<GemmLibrary> library) {
+    const Clock::time_point start = Clock::now();
+    CudaOpsOptions cuda;
+    cuda.num_threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+    has_library_ = library != nullptr;
+    if (has_library_) cuda.gemm_library_from = points_.prompt;
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, NewCudaOps(std::move(device), cuda, std::move(library)));
+    absl::StatusOr<ModelWeights> weights = [&] {
+      const RandomModel model = MakeRandomModel(spec_);
+      return LoadWeights(spec_, testing::ToyTensorNames(), model.tensors, name_, ops.get());
+    }();
+    SLUICE_RETURN_IF_ERROR(weights.status());
+    RunnerOptions options;
+    options.kv_dtype = KvDType::kBF16;
+    options.max_num_seqs = points_.batches.back();
+    options.max_num_batched_tokens = points_.prompt;
+    options.max_model_len = points_.prompt + 1;
+    options.num_blocks =
+        std::max(points_.batches.back() * BlocksFor(points_.contexts.back()), BlocksFor(points_.prompt));
+    SLUICE_ASSIGN_OR_RETURN(runner_, Runner::Create(std::move(ops), spec_, *std::move(weights), options));
+    report_.Note("sweep", absl::StrCat(name_, ": ", runner_->weight_bytes() >> 20, " MiB of weights and ",
+                                       runner_->kv_bytes() >> 20, " MiB of cache in ",
+                                       static_cast<int64_t>(SecondsSince(start) * 1e3), " ms"));
+    return absl::OkStatus();
+  }
+
   absl::Status Prompt(const char* what, const StepPlan& plan) {
     std::vector<double> seconds;
     for (int32_t i = 0; i < 1 + points_.prompts; ++i) {

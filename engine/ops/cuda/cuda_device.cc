@@ -2,10 +2,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/ops/cuda/driver_version.h"
 
 namespace sluice {
 namespace {
@@ -16,6 +18,18 @@ constexpr int kLowestMajor = 8;  // sm_80: bf16 mma and cp.async
 absl::Status ToStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
+}
+
+// Why there is no GPU, after cudaGetDeviceCount.
+std::string WhyNone(cudaError_t found) {
+  if (found == cudaSuccess) return "the driver reports none";
+  std::string why = cudaGetErrorString(found);
+  int driver = 0, runtime = 0;
+  if (found == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+      cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
+    absl::StrAppend(&why, " (", DriverTooOld(driver, runtime), ")");
+  }
+  return why;
 }
 
 class CudaDevice : public Device {
@@ -149,8 +163,7 @@ absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice() {
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count == 0) {
     cudaGetLastError();
-    return absl::FailedPreconditionError(
-        absl::StrCat("no GPU: ", found != cudaSuccess ? cudaGetErrorString(found) : "the driver reports none"));
+    return absl::FailedPreconditionError(absl::StrCat("no GPU: ", WhyNone(found)));
   }
   cudaDeviceProp properties;
   SLUICE_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, kDevice), "device properties"));

@@ -8,23 +8,41 @@ namespace sluice::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+// Loads that do not wait for one another: of the places and weights of so many choices, then of so many of their rows.
+constexpr int kChoicesAtOnce = 8, kRowsAtOnce = 4;
 
 // Four columns a thread. blockIdx.x: row; blockIdx.y: 4 * kThreads of its columns.
 __global__ void __launch_bounds__(kThreads) CombineKernel(const __grid_constant__ CombineArgs args, bool aligned) {
   const int32_t column = (blockIdx.y * kThreads + threadIdx.x) * 4, choices = args.num_experts_per_token;
   const int64_t row = blockIdx.x;
-  float4 sum = {0, 0, 0, 0};
-  for (int32_t c = 0; c < choices; ++c) {
-    const int32_t place = args.row_places[row * choices + c];
-    if (place < 0) continue;
-    const float w = args.weights != nullptr ? args.weights[row * choices + c] : 1;
-    const float4 y = LoadFour(args.y + int64_t{place} * args.d, column, args.d, aligned);
-    sum = {fmaf(w, y.x, sum.x), fmaf(w, y.y, sum.y), fmaf(w, y.z, sum.z), fmaf(w, y.w, sum.w)};
+  float4 sum = {0, 0, 0, 0}, shared = sum;
+  if (args.shared != nullptr) shared = LoadFour(args.shared + row * args.d, column, args.d, aligned);
+  for (int32_t first = 0; first < choices; first += kChoicesAtOnce) {
+    int32_t places[kChoicesAtOnce];
+    float weights[kChoicesAtOnce];
+#pragma unroll
+    for (int i = 0; i < kChoicesAtOnce; ++i) {
+      const bool exists = first + i < choices;
+      const int64_t choice = row * choices + first + i;
+      places[i] = exists ? args.row_places[choice] : -1;
+      weights[i] = exists && args.weights != nullptr ? args.weights[choice] : 1;
+    }
+#pragma unroll
+    for (int i = 0; i < kChoicesAtOnce; i += kRowsAtOnce) {
+      float4 y[kRowsAtOnce];
+#pragma unroll
+      for (int j = 0; j < kRowsAtOnce; ++j) {
+        if (places[i + j] >= 0) y[j] = LoadFour(args.y + int64_t{places[i + j]} * args.d, column, args.d, aligned);
+      }
+#pragma unroll
+      for (int j = 0; j < kRowsAtOnce; ++j) {
+        if (places[i + j] < 0) continue;
+        const float w = weights[i + j];
+        sum = {fmaf(w, y[j].x, sum.x), fmaf(w, y[j].y, sum.y), fmaf(w, y[j].z, sum.z), fmaf(w, y[j].w, sum.w)};
+      }
+    }
   }
-  if (args.shared != nullptr) {
-    const float4 y = LoadFour(args.shared + row * args.d, column, args.d, aligned);
-    sum = {sum.x + y.x, sum.y + y.y, sum.z + y.z, sum.w + y.w};
-  }
+  if (args.shared != nullptr) sum = {sum.x + shared.x, sum.y + shared.y, sum.z + shared.z, sum.w + shared.w};
   StoreFour(args.sum, Element::kF32, row * args.d, column, args.d, aligned, sum);
 }
 
