@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -58,9 +59,13 @@ class Sweep {
     return Load(std::move(device), nullptr);
   }
 
-  // With our own products, and with the library's if there is one.
+  // With our own products, and with the library's if there is one; latent attention expanded, and absorbed.
   absl::Status Prompt() {
     StepPlan plan = MakePlan(1, points_.prompt, points_.prompt);
+    if (HasLatentAttention()) {
+      plan.prompt_lens[0] = points_.prompt - 2;  // too short for the expanded form
+      SLUICE_RETURN_IF_ERROR(Prompt("prompt, absorbed", plan));
+    }
     plan.prompt_lens[0] = points_.prompt - 1;  // too short for the library
     SLUICE_RETURN_IF_ERROR(Prompt("prompt", plan));
     if (!has_library_) return absl::OkStatus();
@@ -97,6 +102,7 @@ class Sweep {
     options.max_num_seqs = points_.batches.back();
     options.max_num_batched_tokens = points_.prompt;
     options.max_model_len = points_.prompt + 1;
+    options.mla_expand_from = points_.prompt - 1;
     options.num_blocks =
         std::max(points_.batches.back() * BlocksFor(points_.contexts.back()), BlocksFor(points_.prompt));
     SLUICE_ASSIGN_OR_RETURN(runner_, Runner::Create(std::move(ops), spec_, *std::move(weights), options));
@@ -105,6 +111,8 @@ class Sweep {
                                        static_cast<int64_t>(SecondsSince(start) * 1e3), " ms"));
     return absl::OkStatus();
   }
+
+  bool HasLatentAttention() const { return std::holds_alternative<Mla>(spec_.layers[0].attention.kind); }
 
   absl::Status Prompt(const char* what, const StepPlan& plan) {
     std::vector<double> seconds;
