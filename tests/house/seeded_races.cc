@@ -43,7 +43,7 @@ void RaceScheduler() {
   const auto add = [&scheduler](SequenceId id) {
     Request request;
     request.prompt_tokens = {1, 2, 3};
-    scheduler.Add(id, std::move(request), 0);
+    scheduler.Add(id, id, std::move(request), 0);
   };
   std::thread other([&] { add(2); });
   add(1);

@@ -304,6 +304,22 @@ TEST_F(EngineTest, DrainingFinishesWhatRunsAndSendsTheRestAway) {
   ExpectAsAlone(sink_.Get(after), request, options_);
 }
 
+TEST_F(EngineTest, DrainingFinishesASubmissionOfWhichOneSequenceHasRun) {
+  EngineOptions options = SmallOptions();
+  options.max_num_seqs = 1;
+  StartGated(options);
+  // The first ends in the very step that the drain comes in: of the three only waiting ones are left then.
+  const std::vector<Request> requests = {PromptOf(5, 1, 1), PromptOf(5, 10, 2), PromptOf(5, 10, 3)};
+  const std::vector<SequenceId> begun = engine_->Submit(requests).value();
+  gate_.WaitForStep(1);
+  const std::vector<SequenceId> queued = engine_->Submit({PromptOf(5, 2), PromptOf(5, 2)}).value();
+  engine_->Drain();
+  gate_.Open();
+  sink_.WaitForFinished(5);
+  for (int i = 0; i < 3; ++i) ExpectAsAlone(sink_.Get(begun[i]), requests[i], options_);
+  for (SequenceId id : queued) EXPECT_EQ(ReasonOf(sink_.Get(id).last.error), kReasonDraining);
+}
+
 TEST_F(EngineTest, ADrainThatIsUndoneBeforeItIsSeenConcernsOnlyWhatCameBefore) {
   EngineOptions options = SmallOptions();
   options.max_num_seqs = 1;
