@@ -21,6 +21,7 @@ namespace {
 
 struct Arrival {
   SequenceId id = 0;
+  SequenceId first_sibling = 0;  // of its submission
   int64_t arrival_ns = 0;
   Request request;
 };
@@ -35,7 +36,7 @@ struct Inbox {
   std::vector<Arrival> arrivals;
   int64_t num_tokens = 0;  // of the arrivals' prompts
   std::vector<Cancellation> cancellations;
-  SequenceId drain_below = 0;  // sequences with a smaller id that never ran are to be sent away
+  SequenceId drain_below = 0;  // submissions of smaller ids of which nothing ever ran are to be sent away
 
   bool empty() const { return arrivals.empty() && cancellations.empty() && drain_below == 0; }
   void Clear() {
@@ -126,9 +127,11 @@ absl::StatusOr<std::vector<SequenceId>> Engine::Impl::Submit(std::vector<Request
     MutexLock lock(&mutex_);
     SLUICE_RETURN_IF_ERROR(CheckOpen());
     SLUICE_RETURN_IF_ERROR(CheckQueue(num_requests, num_tokens));
+    const SequenceId first_sibling = next_id_;
     for (Request& request : requests) {
       ids.push_back(next_id_);
-      inbox_.arrivals.push_back(Arrival{.id = next_id_++, .arrival_ns = now_ns, .request = std::move(request)});
+      inbox_.arrivals.push_back(Arrival{
+          .id = next_id_++, .first_sibling = first_sibling, .arrival_ns = now_ns, .request = std::move(request)});
     }
     inbox_.num_tokens += num_tokens;
     stats_.num_waiting += int32_t(num_requests);
@@ -150,13 +153,13 @@ absl::Status Engine::Impl::CheckOpen() const {
 }
 
 absl::Status Engine::Impl::CheckQueue(int64_t num_requests, int64_t num_tokens) const {
-  if (stats_.num_waiting + num_requests > options_.max_queued_requests) {
+  // What would never be taken otherwise is taken by an empty queue.
+  if (stats_.num_waiting > 0 && stats_.num_waiting + num_requests > options_.max_queued_requests) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                           stats_.num_waiting, " requests are waiting; with ", num_requests,
                           " more they would be over max_queued_requests (", options_.max_queued_requests, ")")),
                       kReasonQueueFull);
   }
-  // What would never be taken otherwise is taken by an empty queue.
   if (stats_.num_waiting > 0 && stats_.num_waiting_tokens + num_tokens > options_.max_queued_tokens) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                           stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,
@@ -229,10 +232,12 @@ bool Engine::Impl::TakeInbox() {
 
 void Engine::Impl::ApplyInbox() {
   const int64_t now_ns = clock_.NowNs();
-  for (Arrival& a : taken_.arrivals) scheduler_.Add(a.id, std::move(a.request), a.arrival_ns);
+  for (Arrival& a : taken_.arrivals) scheduler_.Add(a.id, a.first_sibling, std::move(a.request), a.arrival_ns);
   for (const Cancellation& c : taken_.cancellations) scheduler_.Finish(c.id, c.reason, now_ns, &outputs_);
   if (taken_.drain_below > 0) {
-    const auto never_ran = [&](const Sequence& s) { return s.id < taken_.drain_below && !s.ever_scheduled; };
+    const auto never_ran = [&](const Sequence& s) {
+      return s.id < taken_.drain_below && !scheduler_.any_sibling_ran(s);
+    };
     scheduler_.FinishIf(never_ran, FinishReason::kError, DrainingError(), now_ns, &outputs_);
   }
   scheduler_.FinishExpired(now_ns, &outputs_);

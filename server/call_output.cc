@@ -64,6 +64,7 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
   timings_.first_scheduled_ns = Earlier(timings_.first_scheduled_ns, output.timings.first_scheduled_ns);
   timings_.first_token_ns = Earlier(timings_.first_token_ns, output.timings.first_token_ns);
   num_cached_tokens_ = std::max(num_cached_tokens_, output.num_cached_tokens);
+  reply_->BeginStep();
   if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty())) Start(output);
 
   v1::Delta delta;
@@ -73,19 +74,23 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
     choice.last_token_ns = last_token_ns_ = now_ns;
   }
   const bool stopped = AppendTokens(output, &choice, &delta, &stop_index);
+  Progress progress;
   if (stopped) {
     choice.finish_reason = FinishReason::kStopSequence;
   } else if (output.finish_reason != FinishReason::kNone) {
     choice.finish_reason = output.finish_reason;
-    if (!output.error.ok() && error_.ok()) error_ = output.error;
+    progress.error = output.error;
+    if (error_.ok()) error_ = output.error;
   }
   SendDelta(index, std::move(delta), std::move(output.prompt_logprobs));
-  if (choice.finish_reason == FinishReason::kNone) return {};
+  if (choice.finish_reason == FinishReason::kNone) return progress;
 
   timings_.finish_ns = now_ns;
   if (started_) SendFinished(index, choice, output, stop_index);
   ++num_ended_;
-  return {.cancel_sequence = output.finish_reason == FinishReason::kNone, .ended = num_ended_ == int(choices_.size())};
+  progress.cancel_sequence = output.finish_reason == FinishReason::kNone;
+  progress.ended = num_ended_ == int(choices_.size());
+  return progress;
 }
 
 void CallOutput::Start(const SequenceOutput& output) {
@@ -112,7 +117,7 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
     if (i < output.logprobs.size()) *delta->add_logprobs() = Position(output.logprobs[i]);
     if (choice->detokenizer == nullptr) continue;
     const bool is_stop_token = ends && i + 1 == output.tokens.size() && token == output.stop_token;
-    if (is_stop_token && !generation_.include_stop_text) continue;
+    if (is_stop_token && (!generation_.include_stop_text || tokenizer_->IsSpecial(token))) continue;
     delta->mutable_text()->append(Push(choice->detokenizer->Push(token), choice, stop_index));
     if (*stop_index >= 0) return true;
   }
@@ -120,6 +125,11 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
     delta->mutable_text()->append(Push(choice->detokenizer->Flush(), choice, stop_index));
     if (*stop_index >= 0) return true;
     delta->mutable_text()->append(choice->stop_matcher.Flush());
+    // A special token is no text, but where the request names it and asks for it.
+    const bool by_request = output.finish_reason == FinishReason::kStopSequence && generation_.include_stop_text;
+    if (by_request && tokenizer_->IsSpecial(output.stop_token)) {
+      delta->mutable_text()->append(std::string(tokenizer_->TokenBytes(output.stop_token)));
+    }
   }
   return false;
 }
@@ -214,6 +224,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
 
   FinishedCall finished;
   finished.outcome = OutcomeOf(outcome);
+  if (started_ && finished.outcome == CallOutcome::kRejected) finished.outcome = CallOutcome::kError;
   if (outcome.ok()) {
     const auto by_length = [](const Choice& choice) { return choice.finish_reason == FinishReason::kLength; };
     if (std::any_of(choices_.begin(), choices_.end(), by_length)) finished.outcome = CallOutcome::kLength;

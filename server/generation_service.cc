@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
 #include "server/convert.h"
+#include "server/deadline.h"
 #include "server/prompt.h"
 #include "server/status.h"
 #include "server/stream_reactor.h"
@@ -38,15 +38,6 @@ std::string HeaderRequestId(const grpc::CallbackServerContext& context) {
 // The client's clock began when it sent the call, ours when the call arrived: its reset may come this much before our
 // deadline and is that deadline nevertheless.
 constexpr int64_t kDeadlineSlackNs = 50'000'000;
-
-// gRPC's deadline is on the wall clock; the engine's is on ours. nullopt: there is none.
-std::optional<int64_t> DeadlineNs(const grpc::CallbackServerContext& context, int64_t now_ns) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
-  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - std::chrono::system_clock::now());
-  if (left > std::chrono::hours(24 * 365)) return std::nullopt;
-  return now_ns + left.count();
-}
 
 std::vector<Request> EngineRequests(const std::shared_ptr<Call>& call) {
   const Generation& generation = call->generation();
@@ -81,16 +72,18 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
   identity.metadata.assign(request.metadata().begin(), request.metadata().end());
   identity.user = request.user();
   identity.model = desk_.options.model.names.front();
-  const std::string request_id = identity.request_id;
+  const std::string request_id = identity.request_id, server_request_id = identity.server_request_id;
 
-  const auto call =
-      std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(*context, now_ns), reactor);
+  const auto call = std::make_shared<Call>(std::move(identity), std::move(cancel_key),
+                                           DeadlineNs(context->raw_deadline(), now_ns), reactor);
   reactor->SetOptions({.request_id = request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
+                       .max_answer_bytes = size_t(desk_.options.limits.max_answer_bytes),
                        .metrics = &desk_.metrics,
                        .on_gone = [this, weak = std::weak_ptr<Call>(call)](ClientGone why) {
                          if (const auto call = weak.lock()) OnClientGone(call, why);
-                       }});
+                       },
+                       .on_over = [this, server_request_id] { desk_.calls.CloseReply(server_request_id); }});
   if (!id_status.ok()) return Refuse(call, id_status);
   const auto model = desk_.ModelForCall();
   if (!model.ok()) return Refuse(call, model.status());
@@ -112,7 +105,9 @@ absl::Status GenerationService::Submit(const Request& request, ServedModel* mode
   SLUICE_RETURN_IF_ERROR(CheckEnvelope(request));
   SLUICE_RETURN_IF_ERROR(CheckOptions(request.options(), *model));
   SLUICE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(request, *model));
-  SLUICE_ASSIGN_OR_RETURN(Generation generation, ConvertGeneration(request.options(), std::move(tokens), *model));
+  SLUICE_ASSIGN_OR_RETURN(
+      Generation generation,
+      ConvertGeneration(request.options(), std::move(tokens), PromptField(request), *model));
   SLUICE_RETURN_IF_ERROR(call->stop_status());
   call->SetGeneration(std::move(generation), model->host().tokenizer.get(), &desk_.metrics);
   SLUICE_ASSIGN_OR_RETURN(std::vector<SequenceId> ids, model->engine().Submit(EngineRequests(call)));
@@ -131,6 +126,9 @@ void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGo
   if (why == ClientGone::kNotReading) {
     call->Stop(FinishReason::kCancelled,
                CallError(absl::StatusCode::kAborted, kReasonSlowConsumer, "the client does not read"));
+  } else if (why == ClientGone::kTooLarge) {
+    call->Stop(FinishReason::kCancelled, CallError(absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
+                                                   "the answer is too large"));
   } else if (call->deadline_ns().has_value() && desk_.clock.NowNs() + kDeadlineSlackNs >= *call->deadline_ns()) {
     call->Stop(FinishReason::kDeadline,
                CallError(absl::StatusCode::kDeadlineExceeded, kReasonDeadline, "the call's deadline has passed"));

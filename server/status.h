@@ -28,6 +28,7 @@ inline constexpr absl::string_view kReasonLoading = "LOADING";                  
 inline constexpr absl::string_view kReasonCancelled = "CANCELLED";                     // CANCELLED
 inline constexpr absl::string_view kReasonDeadline = "DEADLINE";                       // DEADLINE_EXCEEDED
 inline constexpr absl::string_view kReasonSlowConsumer = "SLOW_CONSUMER";              // ABORTED
+inline constexpr absl::string_view kReasonAnswerTooLarge = "ANSWER_TOO_LARGE";         // RESOURCE_EXHAUSTED
 
 using ErrorMetadata = std::vector<std::pair<std::string, std::string>>;
 
@@ -53,6 +54,7 @@ absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);
 std::string Quoted(absl::string_view text);
 
 // As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps.
+// Long texts are cut between two characters.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // For clients that retry by their service config (gRFC A6): how long to wait when the queue is full, as the trailer

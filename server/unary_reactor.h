@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "server/fold_events.h"
 #include "server/metrics.h"
@@ -31,6 +32,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   // Before the first event and before gRPC gets to know the reactor.
   void SetOptions(ReplyOptions options) { options_ = std::move(options); }
 
+  void BeginStep() override {}
   void Send(v1::Started started) override { Fold(std::move(started)); }
   void Send(v1::Delta delta) override { Fold(std::move(delta)); }
   void Send(v1::ChoiceFinished finished) override { Fold(std::move(finished)); }
@@ -44,6 +46,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   UnaryReactor(grpc::CallbackServerContext* context, Response* response) : context_(context), response_(response) {}
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    TellOver();  // see StreamReactor::OnCancel
     {
       MutexLock lock(&mutex_);
       if (finished_) return;
@@ -53,6 +56,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    TellOver();
     std::shared_ptr<UnaryReactor> self;  // goes last
     MutexLock lock(&mutex_);
     self = std::move(self_);
@@ -60,8 +64,16 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
 
   template <class Event>
   void Fold(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    if (!finished_) FoldEvent(std::move(event), response_);
+    {
+      MutexLock lock(&mutex_);
+      if (finished_) return;
+      answer_bytes_ += event.ByteSizeLong();
+      if (answer_bytes_ <= options_.max_answer_bytes) return FoldEvent(std::move(event), response_);
+      FinishLocked(CallError(
+          absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
+          absl::StrCat("the answer is over ", options_.max_answer_bytes, " bytes; ask for a stream or for less")));
+    }
+    if (options_.on_gone) options_.on_gone(ClientGone::kTooLarge);
   }
 
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -76,6 +88,14 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
     Finish(ToGrpcStatus(status));
   }
 
+  void TellOver() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(over_, true)) return;
+    }
+    if (options_.on_over) options_.on_over();
+  }
+
   // Constant once gRPC knows the reactor. Context and response live until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
   Response* const response_;
@@ -83,7 +103,9 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
 
   Mutex mutex_;
   std::shared_ptr<UnaryReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
+  size_t answer_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the events folded so far
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
 };
 
 }  // namespace sluice

@@ -56,11 +56,12 @@ Scheduler::Scheduler(const EngineOptions& options)
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
-void Scheduler::Add(SequenceId id, Request request, int64_t arrival_ns) {
+void Scheduler::Add(SequenceId id, SequenceId first_sibling, Request request, int64_t arrival_ns) {
   SLUICE_CHECK(waiting_.empty() || waiting_.back()->id < id);
   SLUICE_CHECK(running_.empty() || running_.back()->id < id);
   next_deadline_ns_ = std::min(next_deadline_ns_, request.deadline_ns.value_or(kNever));
   waiting_.push_back(std::make_unique<Sequence>(id, std::move(request), options_, &pool_, arrival_ns));
+  waiting_.back()->first_sibling = first_sibling;
   num_waiting_tokens_ += waiting_.back()->num_tokens();
 }
 
@@ -202,6 +203,7 @@ void Scheduler::AdmitWaiting(int64_t now_ns, int32_t* budget) {
     free_slots_.pop_back();
     if (!s->ever_scheduled) s->timings.first_scheduled_ns = now_ns;
     s->ever_scheduled = true;
+    newest_admitted_ = std::max(newest_admitted_, s->id);
     num_waiting_tokens_ -= s->num_tokens();
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();

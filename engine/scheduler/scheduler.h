@@ -48,8 +48,9 @@ class Scheduler {
 
   explicit Scheduler(const EngineOptions& options);  // REQUIRES: ValidateEngineOptions(options).ok()
 
-  // REQUIRES: `id` is above all ids added before; ValidateRequest(request, options).ok()
-  void Add(SequenceId id, Request request, int64_t arrival_ns);
+  // `first_sibling`: the first id of what was submitted together. REQUIRES: `id` is above all ids added before;
+  // ValidateRequest(request, options).ok()
+  void Add(SequenceId id, SequenceId first_sibling, Request request, int64_t arrival_ns);
 
   // Ends a sequence, whose rows in steps under way count no more; an unknown id is ignored. REQUIRES: reason != kNone
   void Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs);
@@ -72,6 +73,10 @@ class Scheduler {
 
   // Forgets the steps under way, whose results will never come. All that may follow is to end every sequence.
   void AbandonSteps();
+
+  // Whether `s`, or what was submitted together with it, has ever been in a step. Admission is in order of ids: if one
+  // from the first sibling on has been admitted, so has a sibling, perhaps one that has ended since.
+  bool any_sibling_ran(const Sequence& s) const { return newest_admitted_ >= s.first_sibling; }
 
   int32_t num_steps_under_way() const { return num_under_way_; }
   bool has_sequences() const { return !running_.empty() || !waiting_.empty(); }
@@ -130,6 +135,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   int64_t num_waiting_tokens_ = 0;
+  SequenceId newest_admitted_ = 0;  // since the start
   std::vector<int32_t> free_slots_;
   int64_t next_deadline_ns_;  // no deadline comes before
 

@@ -34,6 +34,7 @@ struct Sequence {
   FinishReason CheckStop(absl::Span<const int32_t> eos_token_ids) const;
 
   const SequenceId id;
+  SequenceId first_sibling = 0;  // of the sequences submitted together with this one, the first
   Request request;              // prompt_tokens is empty: they are the first of `tokens`
   std::vector<int32_t> tokens;  // those known: prompt, then output
   const int32_t num_prompt_tokens;

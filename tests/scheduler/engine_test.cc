@@ -161,8 +161,9 @@ TEST_F(EngineTest, RefusesAtOnceWhatTheQueueCannotHold) {
   EXPECT_EQ(engine_->Stats().num_waiting, 3) << "what was refused leaves no trace";
   gate_.Open();
   sink_.WaitForFinished(4);
-  SubmitOne(engine_.get(), PromptOf(5, 5));
-  sink_.WaitForFinished(5);
+  // More than the limit, but nobody is waiting.
+  EXPECT_TRUE(engine_->Submit({PromptOf(5, 5), PromptOf(5, 5), PromptOf(5, 5), PromptOf(5, 5)}).ok());
+  sink_.WaitForFinished(8);
 }
 
 TEST_F(EngineTest, BoundsTheTokensOfTheQueue) {
@@ -302,6 +303,22 @@ TEST_F(EngineTest, DrainingFinishesWhatRunsAndSendsTheRestAway) {
   const SequenceId after = SubmitOne(engine_.get(), request);
   sink_.WaitForFinished(3);
   ExpectAsAlone(sink_.Get(after), request, options_);
+}
+
+TEST_F(EngineTest, DrainingFinishesASubmissionOfWhichOneSequenceHasRun) {
+  EngineOptions options = SmallOptions();
+  options.max_num_seqs = 1;
+  StartGated(options);
+  // The first ends in the very step that the drain comes in: of the three only waiting ones are left then.
+  const std::vector<Request> requests = {PromptOf(5, 1, 1), PromptOf(5, 10, 2), PromptOf(5, 10, 3)};
+  const std::vector<SequenceId> begun = engine_->Submit(requests).value();
+  gate_.WaitForStep(1);
+  const std::vector<SequenceId> queued = engine_->Submit({PromptOf(5, 2), PromptOf(5, 2)}).value();
+  engine_->Drain();
+  gate_.Open();
+  sink_.WaitForFinished(5);
+  for (int i = 0; i < 3; ++i) ExpectAsAlone(sink_.Get(begun[i]), requests[i], options_);
+  for (SequenceId id : queued) EXPECT_EQ(ReasonOf(sink_.Get(id).last.error), kReasonDraining);
 }
 
 TEST_F(EngineTest, ADrainThatIsUndoneBeforeItIsSeenConcernsOnlyWhatCameBefore) {

@@ -44,7 +44,8 @@ class SchedulerHarness {
 
   SequenceId Add(const Request& request) {
     EXPECT_EQ(ValidateRequest(request, options), absl::OkStatus());
-    scheduler.Add(++last_id, request, now_ns);
+    ++last_id;
+    scheduler.Add(last_id, last_id, request, now_ns);
     return last_id;
   }
 

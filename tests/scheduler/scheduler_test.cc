@@ -562,7 +562,7 @@ TEST(SchedulerTest, TheContextComesWithEveryOutputAndLeavesWithTheLast) {
   const std::weak_ptr<int> watch = context;
   Request request = PromptOf(3, 3);
   request.context = std::move(context);
-  scheduler.Add(1, std::move(request), 0);
+  scheduler.Add(1, 1, std::move(request), 0);
   std::vector<SequenceOutput> outputs;
   for (int i = 0; i < 3; ++i) {
     outputs.clear();

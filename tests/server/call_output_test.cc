@@ -14,6 +14,7 @@ namespace {
 // Keeps the events, and folds them as a unary call does.
 class Recorder final : public ReplySink {
  public:
+  void BeginStep() override {}
   void Send(v1::Started started) override { FoldEvent(started, &response); }
   void Send(v1::Delta delta) override {
     deltas.push_back(delta);
@@ -156,6 +157,21 @@ TEST_F(CallOutputTest, ACallThatNeverSpokeHasNoEvents) {
   EXPECT_TRUE(output.Take(0, std::move(last), 1000).ended);
   EXPECT_EQ(output.Complete(absl::OkStatus()).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(recorder_.response.ByteSizeLong(), 0u);
+}
+
+TEST_F(CallOutputTest, AChoiceThatHasEndedFailsNoMore) {
+  StopAt({"b"});
+  generation_.num_choices = 2;
+  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  SequenceOutput stop;
+  stop.tokens = {'b'};
+  EXPECT_TRUE(output.Take(0, stop, 1000).cancel_sequence);
+  SequenceOutput failure;
+  failure.finish_reason = FinishReason::kError;
+  failure.error = absl::InternalError("too late");
+  EXPECT_TRUE(output.Take(0, failure, 2000).error.ok());
+  // The same of one that runs is its failure.
+  EXPECT_EQ(output.Take(1, failure, 2000).error.message(), "too late");
 }
 
 TEST_F(CallOutputTest, AStoppedEngineIsNotACleanEnd) {

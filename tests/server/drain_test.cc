@@ -73,6 +73,41 @@ TEST_F(DrainTest, RunningStreamsFinishAndNewCallsAreRefused) {
   EXPECT_EQ(succeeded, 8);
 }
 
+TEST_F(DrainTest, AStreamIsOverWhenItsClientHasReadIt) {
+  ServerOptions options = SmallBuffer();
+  options.limits.max_stream_buffer_bytes = 16 << 20;
+  Start(options);
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, BigEvents());
+  WaitFor("the generation to end", [&] { return Metric("sluice_requests_total", "\"length\"") == 1; });
+  server_->BeginDrain();
+  EXPECT_FALSE(server_->WaitForCalls(0ms, Never));  // after more time than Stop has for those that never read
+  std::thread client([&] {
+    std::this_thread::sleep_for(100ms);
+    bool completed = false;
+    v1::StreamCompleteResponse event;
+    while (reader->Read(&event)) completed = event.has_completed();
+    EXPECT_TRUE(completed);
+    EXPECT_TRUE(reader->Finish().ok());
+  });
+  EXPECT_TRUE(server_->WaitForCalls(20s, Never));
+  server_->Stop();
+  client.join();
+}
+
+TEST_F(DrainTest, ACutStreamThatIsNotReadHoldsNothingUp) {
+  Start(SmallBuffer());
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, BigEvents());
+  WaitFor("the stream to be cut", [&] { return Metric("sluice_requests_total", "\"error\"") == 1; });
+  server_->BeginDrain();
+  EXPECT_TRUE(server_->WaitForCalls(20s, Never));
+  context.TryCancel();
+  reader->Finish();
+}
+
 TEST_F(DrainTest, CallsThatWaitAreSentAwayAtOnce) {
   Start();
   model_->Hold();
@@ -95,6 +130,23 @@ TEST_F(DrainTest, CallsThatWaitAreSentAwayAtOnce) {
   EXPECT_GE(unavailable, 4);
 }
 
+TEST_F(DrainTest, ACallWhoseFirstChoiceRunsGetsItsOthersToo) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_num_seqs = 1; });
+  model_->Hold();
+  std::thread client([&] {
+    v1::CompleteRequest request = Prompt("abc");
+    request.mutable_options()->set_n(2);
+    const v1::CompleteResponse response = CompleteOk(request);
+    ASSERT_EQ(response.choices_size(), 2);
+    for (const v1::Choice& choice : response.choices()) EXPECT_EQ(choice.text(), "hello");
+  });
+  model_->WaitUntilHeld();
+  server_->BeginDrain();
+  model_->Release();
+  EXPECT_TRUE(server_->WaitForCalls(10s, Never));
+  client.join();
+}
+
 TEST_F(DrainTest, WhatTakesTooLongIsCutWithItsUsage) {
   Start();
   model_->SetStepTime(5ms);
@@ -112,6 +164,8 @@ TEST_F(DrainTest, WhatTakesTooLongIsCutWithItsUsage) {
   server_->BeginDrain();
   EXPECT_FALSE(server_->WaitForCalls(20ms, Never));
   client.join();
+  EXPECT_EQ(Metric("sluice_requests_total", "\"error\""), 1);
+  EXPECT_EQ(Metric("sluice_requests_total", "\"rejected\""), 0);
 }
 
 TEST_F(DrainTest, AWatchEndsWhenTheServerStops) {

@@ -1,4 +1,10 @@
 // More than the server can take is refused at once, with a hint when to come back.
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <chrono>
+#include <thread>
+
 #include "tests/server/server_fixture.h"
 
 namespace sluice {
@@ -62,10 +68,18 @@ TEST_F(LimitsTest, ChoicesAreTakenTogetherOrNotAtAll) {
   model_->Hold();
   Submit(1, StreamPrompt("abc"));
   model_->WaitUntilHeld();
+  Submit(1, StreamPrompt("abc"));
   v1::CompleteRequest request = Prompt("abc");
-  request.mutable_options()->set_n(4);
+  request.mutable_options()->set_n(3);
   EXPECT_EQ(Complete(request).error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Load().waiting(), 0u);
+  EXPECT_EQ(Load().waiting(), 1u);
+}
+
+TEST_F(LimitsTest, AnEmptyQueueTakesMoreChoicesThanMayWait) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_queued_requests = 3; });
+  v1::CompleteRequest request = Prompt("abc");
+  request.mutable_options()->set_n(16);
+  EXPECT_EQ(CompleteOk(request).choices_size(), 16);
 }
 
 TEST_F(LimitsTest, APromptThatCanNeverFitThePoolIsInvalid) {
@@ -73,6 +87,26 @@ TEST_F(LimitsTest, APromptThatCanNeverFitThePoolIsInvalid) {
   const grpc::Status status = Complete(Prompt("abc", 100));
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(DetailsOf(status).info.reason(), "KV_CAPACITY_EXCEEDED");
+  EXPECT_EQ(DetailsOf(status).field(), "options.max_tokens");
+  const ErrorDetails too_long = DetailsOf(Complete(Prompt(std::string(64, 'x'))));
+  EXPECT_EQ(too_long.info.reason(), "KV_CAPACITY_EXCEEDED");
+  EXPECT_EQ(too_long.field(), "prompt");
+  // The four blocks hold sixty-four tokens; the keys and values of the last one are never needed.
+  EXPECT_EQ(CompleteOk(Prompt(std::string(63, 'x'))).usage().completion_tokens(), 1u);
+  EXPECT_TRUE(Complete(Prompt("abc", 61)).ok());
+  EXPECT_FALSE(Complete(Prompt("abc", 62)).ok());
+}
+
+TEST_F(LimitsTest, StopTokensMustLeaveSomethingToDraw) {
+  Start(TestOptions(), [](ModelHost* host) {
+    for (int32_t id = 64; id < kFakeVocabSize; ++id) host->engine.eos_token_ids.push_back(id);
+  });
+  v1::CompleteRequest request = Prompt("abc", 8);
+  request.mutable_options()->set_min_tokens(1);
+  for (uint32_t id = 0; id < 64; ++id) request.mutable_options()->add_stop_token_ids(id);
+  const grpc::Status status = Complete(request);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "options.stop_token_ids");
 }
 
 TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
@@ -81,6 +115,29 @@ TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
   Start(options);
   EXPECT_EQ(Complete(Prompt(std::string(1 << 17, 'x'))).error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Complete(Prompt(std::string(1 << 15, 'x'))).error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(LimitsTest, AUnaryAnswerThatGrowsTooLargeIsCut) {
+  ServerOptions options = TestOptions();
+  options.limits.max_answer_bytes = 4 << 10;
+  Start(options);
+  model_->SetStepTime(std::chrono::milliseconds(1));
+  v1::CompleteRequest request = Prompt("abc", 200);
+  request.mutable_options()->set_ignore_eos(true);
+  request.mutable_options()->set_logprobs(20);  // some 300 bytes per token
+  grpc::ClientContext context;
+  v1::CompleteResponse response;
+  const grpc::Status status = generation()->Complete(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  const ErrorDetails details = DetailsOf(status);
+  EXPECT_EQ(details.info.reason(), "ANSWER_TOO_LARGE");
+  EXPECT_FALSE(details.has_retry) << "it would be too large again";
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 0u);
+  WaitUntilIdle();
+  EXPECT_LT(Metric("sluice_generation_tokens_total"), 100);
+  WaitFor("the call to be counted", [&] { return Metric("sluice_requests_total", "\"error\"") == 1; });
+  request.mutable_options()->set_max_tokens(5);
+  EXPECT_TRUE(Complete(request).ok());
 }
 
 TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
@@ -92,6 +149,35 @@ TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
   const grpc::Status status = tokenizer()->Tokenize(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.token_ids_size(), (5 << 20) + 1);
+}
+
+TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
+  Start();
+  constexpr int kNumTexts = 6;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::thread> clients;
+  // The channel takes answers of 4 MiB only: the work is the server's alone.
+  const auto stub = v1::TokenizerService::NewStub(
+      grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < kNumTexts; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    clients.emplace_back([&stub, context = contexts.back().get()] {
+      v1::TokenizeRequest request;
+      request.set_text(std::string(5 << 20, 'x'));
+      v1::TokenizeResponse response;
+      EXPECT_FALSE(stub->Tokenize(context, request, &response).ok());
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have arrived
+  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
+  const auto handled = [this](const std::string& code) {
+    return Metric("sluice_grpc_server_handled_total", "\"" + code + "\"");
+  };
+  EXPECT_LT(handled("OK"), kNumTexts - 1);
+  for (auto& context : contexts) context->TryCancel();
+  for (std::thread& client : clients) client.join();
+  WaitFor("the rest to be skipped", [&] { return handled("OK") + handled("CANCELLED") == kNumTexts + 1; });
+  EXPECT_GT(handled("CANCELLED"), 0);
 }
 
 TEST_F(LimitsTest, ASecondServerOnTheSamePortsDoesNotStart) {

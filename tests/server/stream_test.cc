@@ -1,7 +1,4 @@
 // Streams whose clients read slowly, not at all, or are frozen. Smaller than the load tests: one process, fakes.
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <chrono>
 #include <thread>
 
@@ -12,31 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A connection that takes almost nothing until the client reads.
-std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
-class StreamTest : public ServerTest {
- protected:
-  // Log-probabilities of many tokens make every event big: 200 of them are about 3 KiB.
-  static v1::StreamCompleteRequest BigEvents() {
-    v1::StreamCompleteRequest request = StreamPrompt("abc");
-    request.mutable_options()->set_ignore_eos(true);
-    request.mutable_options()->set_logprobs(250);
-    return request;
-  }
-  static ServerOptions SmallBuffer() {
-    ServerOptions options = TestOptions();
-    options.limits.max_logprobs = 250;
-    options.limits.max_stream_buffer_bytes = 16 << 10;
-    return options;
-  }
-};
+class StreamTest : public ServerTest {};
 
 TEST_F(StreamTest, AClientThatDoesNotReadIsCutAndHoldsNothing) {
   Start(SmallBuffer());
@@ -101,6 +74,31 @@ TEST_F(StreamTest, OthersAreNotHeldUpByAClientThatDoesNotRead) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
   for (auto& context : contexts) context->TryCancel();
   for (auto& reader : stuck) reader->Finish();
+}
+
+TEST_F(StreamTest, AClientThatReadsIsNotCutForWhatOneStepBrings) {
+  ServerOptions options = SmallBuffer();
+  options.limits.max_logprobs = -1;
+  Start(options, [](ModelHost* host) {
+    host->engine.max_model_len = 4096;
+    host->engine.num_blocks = 512;
+    host->engine.max_num_batched_tokens = 4096;
+  });
+  // Ten events of 1 MiB at once; the client takes one now and then.
+  v1::StreamCompleteRequest request = StreamPrompt(std::string(3000, 'x'), 2);
+  request.mutable_options()->set_prompt_logprobs(-1);
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, request);
+  int num_entries = 0;
+  v1::StreamCompleteResponse event;
+  while (reader->Read(&event)) {
+    num_entries += event.delta().prompt_logprobs_size();
+    std::this_thread::sleep_for(50ms);
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(num_entries, 3000);
 }
 
 TEST_F(StreamTest, LongPromptLogprobsComeInPortionsThatEveryClientTakes) {
