@@ -58,8 +58,9 @@ class Engine {
   // Thread-safe.
   EngineStats Stats() const;
 
-  // From now on Submit answers UNAVAILABLE. What was submitted together and has not begun to run finishes as kError with
-  // an UNAVAILABLE status; where one sequence has run, all of its submission go on, also those that still wait. Thread-safe; undone by Undrain.
+  // From now on Submit answers UNAVAILABLE. What was submitted together and has not begun to run finishes as kError
+  // with an UNAVAILABLE status; where one sequence has run, all of its submission go on, also those that still wait.
+  // Thread-safe; undone by Undrain.
   void Drain();
   void Undrain();
 

@@ -78,7 +78,7 @@ struct SequenceOutput {
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens 1.. in order, as they become known
   FinishReason finish_reason = FinishReason::kNone;
   int32_t stop_token = -1;  // the end or stop token that finished it
-  absl::Status error;       // why, if kError
+  absl::Status error;       // why, if kError; OK if that was because of another sequence
   int32_t num_prompt_tokens = 0;
   int32_t num_cached_tokens = 0;  // prompt tokens whose KV came from a cache
   int32_t num_preemptions = 0;

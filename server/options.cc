@@ -85,7 +85,8 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--max-num-batched-tokens", &raw->max_num_batched_tokens, "Tokens in one step; at least --max-num-seqs.", limits,
       "N");
   add("--max-queued-requests", &raw->max_queued_requests, "Sequences that may wait; more are refused.", limits, "N");
-  add("--max-queued-tokens", &raw->max_queued_tokens, "Prompt tokens that may wait; more are refused.", limits, "N");
+  add("--max-queued-tokens", &raw->max_queued_tokens,
+      "Tokens that may wait, in prompts and in output that is to be computed anew; more are refused.", limits, "N");
   add("--max-logprobs", &raw->max_logprobs, "Log-probabilities that a request may ask for; -1: the whole vocabulary.",
       limits, "N");
   add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request.", limits, "BYTES");

@@ -270,6 +270,9 @@ std::unique_ptr<Client> Client::Create(const std::string& target, const ClientOp
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
   arguments.SetUserAgentPrefix("sluice-client");
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(options.keepalive_time.count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(options.keepalive_timeout.count()));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // as many as it takes
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // gRPC would send even these to the proxy of the environment's http_proxy.
   if (IsLoopback(target)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

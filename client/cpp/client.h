@@ -27,6 +27,10 @@ struct ClientOptions {
   int max_message_bytes = 256 << 20;
   // A TCP connection of its own instead of the process-wide shared one; load tests want many.
   bool own_connection = false;
+  // A connection with calls that brings nothing for so long is asked whether it still lives; without an answer in time
+  // its calls end with UNAVAILABLE. A Sluice server allows a ping every 10 s.
+  std::chrono::milliseconds keepalive_time{30'000};
+  std::chrono::milliseconds keepalive_timeout{10'000};
 };
 
 struct CallOptions {

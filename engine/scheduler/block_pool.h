@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -74,7 +75,10 @@ class BlockTable {
  public:
   explicit BlockTable(BlockPool* pool) : pool_(pool) {}  // `pool` outlives the table
   ~BlockTable() { Clear(); }
-  BlockTable(BlockTable&& other) noexcept = default;  // leaves `other` empty
+  BlockTable(BlockTable&& other) noexcept  // leaves `other` empty
+      : pool_(other.pool_),
+        blocks_(std::exchange(other.blocks_, {})),
+        num_dropped_(std::exchange(other.num_dropped_, 0)) {}
   BlockTable& operator=(BlockTable&&) = delete;
 
   // Allocates until the table has `num_entries`; false, and nothing has changed, if the pool has too few blocks.

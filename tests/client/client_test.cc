@@ -6,6 +6,7 @@
 
 #include "client/cpp/generation.h"
 #include "tests/client/fake_server.h"
+#include "tests/client/silent_proxy.h"
 
 namespace sluice::client {
 namespace {
@@ -217,6 +218,19 @@ TEST_F(ClientTest, ATimeoutEndsTheCallOnBothSides) {
   const auto left = server_->calls()[0].deadline;
   ASSERT_TRUE(left.has_value());
   EXPECT_LE(*left, milliseconds(2000));  // gRPC rounds up
+}
+
+TEST_F(ClientTest, AConnectionThatIsGoneEndsItsCalls) {
+  server_->Script({SayAndHang({"a"})});
+  SilentProxy proxy(server_->address());
+  ClientOptions options;
+  options.retry_unavailable = false;
+  options.keepalive_time = options.keepalive_timeout = milliseconds(300);
+  const std::unique_ptr<Client> client = Client::Create(proxy.address(), options);
+  StreamHandler handler;
+  handler.on_delta = [&](const v1::Delta&) { proxy.FallSilent(); };
+  const absl::Status status = client->StreamComplete(Prompt(), handler)->Wait();  // without an end of its own
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
 TEST_F(ClientTest, WithoutATimeoutThereIsNoDeadline) {
