@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -96,8 +95,6 @@ class Engine::Impl {
   Scheduler scheduler_;
   Inbox taken_;                          // swapped with inbox_, so both keep their memory
   std::vector<SequenceOutput> outputs_;  // on their way to the sink
-  std::deque<int64_t> launch_ns_;        // of the steps under way
-  int64_t last_step_end_ns_ = 0;
   int64_t num_steps_ = 0;
   absl::Status fault_;
 
@@ -256,10 +253,8 @@ void Engine::Impl::Step() {
 }
 
 bool Engine::Impl::LaunchStep() {
-  const int64_t now_ns = clock_.NowNs();
-  const StepPlan* plan = scheduler_.Plan(now_ns);
+  const StepPlan* plan = scheduler_.Plan(clock_.NowNs());
   if (plan == nullptr) return false;
-  launch_ns_.push_back(now_ns);
   PublishStats();  // a step is long: whoever was admitted no longer waits
   const absl::Status status = runner_->Launch(*plan);
   if (!status.ok()) GiveUp(status);
@@ -270,10 +265,7 @@ void Engine::Impl::CommitStep() {
   absl::StatusOr<StepResult> result = runner_->Take();
   if (!result.ok()) return GiveUp(result.status());
   const int64_t end_ns = clock_.NowNs();
-  StepStats stats = scheduler_.Commit(*std::move(result), end_ns, &outputs_);
-  stats.duration_ns = end_ns - std::max(launch_ns_.front(), last_step_end_ns_);
-  launch_ns_.pop_front();
-  last_step_end_ns_ = end_ns;
+  const StepStats stats = scheduler_.Commit(*std::move(result), end_ns, &outputs_);
 #ifndef NDEBUG
   scheduler_.CheckInvariants();
 #endif

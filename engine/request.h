@@ -89,7 +89,6 @@ struct StepStats {
   int32_t num_prefill_tokens = 0;  // prompt tokens computed (recomputed ones after a preemption included)
   int32_t num_decode_tokens = 0;   // rows that continued a generation
   int32_t num_sequences = 0;
-  int64_t duration_ns = 0;
 };
 
 // Where the tokens go.

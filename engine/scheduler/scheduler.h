@@ -67,8 +67,8 @@ class Scheduler {
   // REQUIRES: has_sequences(), at most one step under way
   const StepPlan* Plan(int64_t now_ns);
 
-  // Takes the result of the oldest step under way in: delivers tokens, ends the sequences that stop. Everything of the
-  // returned StepStats but duration_ns. REQUIRES: a step under way, `result` parallel to its plan
+  // Takes the result of the oldest step under way in: delivers tokens, ends the sequences that stop. REQUIRES: a step
+  // under way, `result` parallel to its plan
   StepStats Commit(StepResult result, int64_t now_ns, Outputs* outputs);
 
   // Forgets the steps under way, whose results will never come. All that may follow is to end every sequence.
