@@ -22,7 +22,9 @@ struct FrontDesk {
         clock(real_clock),
         metrics(metrics_options),
         ingress(kIngressThreads, server_options.limits.max_queued_requests,
-                4 * server_options.limits.max_request_bytes) {}
+                4 * server_options.limits.max_request_bytes),
+        tokenizer_ingress(1, server_options.limits.max_queued_requests, 4 * server_options.limits.max_request_bytes) {
+  }
 
   // UNAVAILABLE with its reason while there is no model, or while nothing new is taken.
   absl::StatusOr<ServedModel*> ModelForCall() const;
@@ -36,7 +38,10 @@ struct FrontDesk {
   HealthState health;
   CallRegistry calls;
   std::atomic<ServedModel*> model{nullptr};  // set once
-  Ingress ingress;                           // last: its tasks use all of the above
+  // Last: their tasks use all of the above. Generation has threads of its own: nobody's long text to tokenise holds it
+  // up.
+  Ingress ingress;
+  Ingress tokenizer_ingress;
 
   static int64_t NowSinceEpochNs();
 };

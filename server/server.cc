@@ -147,6 +147,7 @@ class Server::Impl {
     if (public_.server != nullptr) public_.server->Shutdown(deadline);
     if (private_.server != nullptr) private_.server->Shutdown(deadline);
     desk_.ingress.Stop();
+    desk_.tokenizer_ingress.Stop();
     if (model_ != nullptr) model_->Stop();
     public_.server.reset();
     private_.server.reset();

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/status_macros.h"
 #include "server/convert.h"
 #include "server/prompt.h"
@@ -13,10 +15,20 @@
 namespace sluice {
 namespace {
 
+// Bounds of one call's work and answer: a response takes some fifty bytes of memory per token.
+constexpr int64_t kMaxTextBytes = 8 << 20;
+constexpr int64_t kMaxTokenIds = 8 << 20;
+
+absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes) {
+  if (num_bytes <= kMaxTextBytes) return absl::OkStatus();
+  return InvalidField(field, absl::StrCat("found ", what, num_bytes, " bytes, expected at most ", kMaxTextBytes));
+}
+
 absl::Status Tokenized(const v1::TokenizeRequest& request, const ServedModel& model, v1::TokenizeResponse* response) {
   const bool add_special = !request.has_add_special_tokens() || request.add_special_tokens();
   const bool parse_special = !request.has_parse_special() || request.parse_special();
   if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  SLUICE_RETURN_IF_ERROR(CheckTextSize("text", "", int64_t(request.text().size())));
   const Tokenizer& tokenizer = *model.host().tokenizer;
   auto tokens = tokenizer.Encode(request.text(), {.add_special = add_special, .parse_special = parse_special});
   if (!tokens.ok()) return InvalidField("text", tokens.status().message());
@@ -30,9 +42,16 @@ absl::Status Tokenized(const v1::TokenizeRequest& request, const ServedModel& mo
 absl::Status Detokenized(const v1::DetokenizeRequest& request, const ServedModel& model,
                          v1::DetokenizeResponse* response) {
   if (model.host().tokenizer == nullptr) return NoTokenizerError();
+  if (request.token_ids_size() > kMaxTokenIds) {
+    return InvalidField("token_ids",
+                        absl::StrCat("found ", request.token_ids_size(), " ids, expected at most ", kMaxTokenIds));
+  }
   const Tokenizer& tokenizer = *model.host().tokenizer;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                           ConvertTokenIds("token_ids", request.token_ids(), tokenizer.vocab_size()));
+  int64_t num_bytes = 0;
+  for (int32_t id : ids) num_bytes += int64_t(tokenizer.TokenBytes(id).size());
+  SLUICE_RETURN_IF_ERROR(CheckTextSize("token_ids", "tokens that stand for ", num_bytes));
   response->set_text(tokenizer.Decode(ids, request.skip_special_tokens()));
   return absl::OkStatus();
 }
@@ -63,9 +82,13 @@ grpc::ServerUnaryReactor* TokenizerService::Run(grpc::CallbackServerContext* con
   }
   // The default reactor keeps request and response until Finish, also when the client has left.
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status posted = desk_.ingress.Post(
+  const absl::Status posted = desk_.tokenizer_ingress.Post(
       int64_t(request->ByteSizeLong()), [this, context, request, response, reactor, answer, model = *model] {
-        FinishUnary(context, reactor, answer(*request, *model, response), &desk_.metrics);
+        const absl::Status status =
+            context->IsCancelled()
+                ? CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left")
+                : answer(*request, *model, response);
+        FinishUnary(context, reactor, status, &desk_.metrics);
       });
   if (!posted.ok()) FinishUnary(context, reactor, posted, &desk_.metrics);
   return reactor;

@@ -1,4 +1,4 @@
-// sluice.v1.TokenizerService, on the ingress threads.
+// sluice.v1.TokenizerService, on the tokenizer's own ingress thread.
 #pragma once
 
 #include "server/front_desk.h"
@@ -19,7 +19,7 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
                                        v1::RenderChatResponse* response) override;
 
  private:
-  // Runs `answer` (Request, ServedModel, Response* -> Status) on an ingress thread.
+  // Runs `answer` (Request, ServedModel, Response* -> Status) on the ingress thread, unless the client has left by then.
   template <class Request, class Response, class Answer>
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const Request* request, Response* response,
                                 Answer answer);

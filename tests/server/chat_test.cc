@@ -246,6 +246,37 @@ TEST_F(ChatTest, TokenizeAndDetokenizeHonourTheirFields) {
   EXPECT_EQ(detokenize().error_code(), grpc::NOT_FOUND);
 }
 
+TEST_F(ChatTest, TheTokenizersWorkAndAnswerAreBounded) {
+  v1::TokenizeRequest text;
+  text.set_text(std::string((8 << 20) + 1, 'x'));
+  v1::TokenizeResponse tokens;
+  grpc::ClientContext context;
+  grpc::Status status = tokenizer()->Tokenize(&context, text, &tokens);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "text");
+
+  v1::DetokenizeRequest ids;
+  const auto detokenize = [&] {
+    grpc::ClientContext context;
+    v1::DetokenizeResponse text;
+    return tokenizer()->Detokenize(&context, ids, &text);
+  };
+  ids.mutable_token_ids()->Resize(1 << 20, uint32_t(kStart));  // nine bytes each
+  status = detokenize();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "token_ids");
+  EXPECT_NE(status.error_message().find("found tokens that stand for 9437184 bytes, expected at most 8388608"),
+            std::string::npos)
+      << status.error_message();
+  ids.mutable_token_ids()->Truncate(900'000);
+  EXPECT_TRUE(detokenize().ok());
+  ids.clear_token_ids();
+  ids.mutable_token_ids()->Resize((8 << 20) + 1, uint32_t('x'));
+  status = detokenize();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "token_ids");
+}
+
 class NoTemplateTest : public ServerTest {};
 
 TEST_F(NoTemplateTest, ChatIsAFailedPrecondition) {

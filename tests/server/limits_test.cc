@@ -1,4 +1,10 @@
 // More than the server can take is refused at once, with a hint when to come back.
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <chrono>
+#include <thread>
+
 #include "tests/server/server_fixture.h"
 
 namespace sluice {
@@ -92,6 +98,35 @@ TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
   const grpc::Status status = tokenizer()->Tokenize(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.token_ids_size(), (5 << 20) + 1);
+}
+
+TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
+  Start();
+  constexpr int kNumTexts = 6;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::thread> clients;
+  // The channel takes answers of 4 MiB only: the work is the server's alone.
+  const auto stub = v1::TokenizerService::NewStub(
+      grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < kNumTexts; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    clients.emplace_back([&stub, context = contexts.back().get()] {
+      v1::TokenizeRequest request;
+      request.set_text(std::string(5 << 20, 'x'));
+      v1::TokenizeResponse response;
+      EXPECT_FALSE(stub->Tokenize(context, request, &response).ok());
+    });
+  }
+  const auto handled = [this](const std::string& code) {
+    return Metric("sluice_grpc_server_handled_total", "\"" + code + "\"");
+  };
+  // They share a connection and arrive side by side: once one is done, the others wait.
+  WaitFor("the first text to be done", [&] { return handled("OK") >= 1; });
+  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
+  EXPECT_LT(handled("OK"), kNumTexts - 1);
+  for (auto& context : contexts) context->TryCancel();
+  for (std::thread& client : clients) client.join();
+  WaitFor("the rest to be skipped", [&] { return handled("CANCELLED") > 0; });
 }
 
 TEST_F(LimitsTest, ASecondServerOnTheSamePortsDoesNotStart) {
