@@ -15,6 +15,7 @@ absl::Status CallRegistry::Add(const std::shared_ptr<Call>& call) {
                      absl::StrCat("request_id: ", Quoted(key), " is the id of a call in progress; choose another"));
   }
   by_server_id_.emplace(call->identity().server_request_id, call);
+  open_replies_.insert(call->identity().server_request_id);
   return absl::OkStatus();
 }
 
@@ -26,7 +27,13 @@ void CallRegistry::Remove(const Call& call) {
   removed = std::move(it->second);
   by_server_id_.erase(it);
   if (!call.cancel_key().empty()) by_cancel_key_.erase(call.cancel_key());
-  if (by_server_id_.empty()) empty_.NotifyAll();
+  if (empty()) empty_.NotifyAll();
+}
+
+void CallRegistry::CloseReply(const std::string& server_request_id) {
+  MutexLock lock(&mutex_);
+  open_replies_.erase(server_request_id);
+  if (empty()) empty_.NotifyAll();
 }
 
 std::shared_ptr<Call> CallRegistry::Find(const std::string& id) const {
@@ -51,7 +58,7 @@ int64_t CallRegistry::size() const {
 bool CallRegistry::WaitUntilEmpty(std::chrono::steady_clock::time_point deadline,
                                   const std::function<bool()>& hurry) const {
   MutexLock lock(&mutex_);
-  while (!by_server_id_.empty()) {
+  while (!empty()) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline || hurry()) return false;
     empty_.WaitUntil(&mutex_, std::min(deadline, now + std::chrono::milliseconds(20)));

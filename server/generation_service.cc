@@ -81,7 +81,7 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
   identity.metadata.assign(request.metadata().begin(), request.metadata().end());
   identity.user = request.user();
   identity.model = desk_.options.model.names.front();
-  const std::string request_id = identity.request_id;
+  const std::string request_id = identity.request_id, server_request_id = identity.server_request_id;
 
   const auto call =
       std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(*context, now_ns), reactor);
@@ -90,7 +90,8 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
                        .metrics = &desk_.metrics,
                        .on_gone = [this, weak = std::weak_ptr<Call>(call)](ClientGone why) {
                          if (const auto call = weak.lock()) OnClientGone(call, why);
-                       }});
+                       },
+                       .on_over = [this, server_request_id] { desk_.calls.CloseReply(server_request_id); }});
   if (!id_status.ok()) return Refuse(call, id_status);
   const auto model = desk_.ModelForCall();
   if (!model.ok()) return Refuse(call, model.status());

@@ -20,6 +20,8 @@ struct ReplyOptions {
   Metrics* metrics = nullptr;    // outlives the reactor
   // Called at most once, without locks, when the client will get no more: stop working for it.
   std::function<void(ClientGone)> on_gone;
+  // Called once, without locks, when all output and the status have been written, or never will be.
+  std::function<void()> on_over;
 };
 
 }  // namespace sluice

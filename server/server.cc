@@ -29,7 +29,7 @@ namespace {
 constexpr int kSpareStreams = 1024;
 // Clients may ping this often without being cut.
 constexpr int kMinClientPingMs = 10000;
-// For the last messages to be written, once all calls have ended.
+// For the last messages to be written, once all calls have ended or been cut.
 constexpr std::chrono::seconds kFlushTime{1};
 constexpr absl::string_view kLoopback = "127.0.0.1";
 
@@ -135,7 +135,8 @@ class Server::Impl {
       call->Stop(FinishReason::kCancelled, CallError(absl::StatusCode::kUnavailable, kReasonDraining,
                                                      "the server shut down before the call's end"));
     }
-    // Each ends within one step; one that hangs is ended with its connection.
+    // Each ends within one step, and its last words are taken by a client that reads; one that hangs is ended with its
+    // connection.
     desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, [] { return false; });
     return false;
   }

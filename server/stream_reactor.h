@@ -98,6 +98,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   }
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    // What is still being written may stay so for long, but nobody waits for it any more.
+    TellOver();
     {
       MutexLock lock(&mutex_);
       if (finished_) return;
@@ -107,6 +109,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    TellOver();
     std::shared_ptr<StreamReactor> self;  // goes last
     MutexLock lock(&mutex_);
     self = std::move(self_);
@@ -177,8 +180,17 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
     this->Finish(ToGrpcStatus(status));
   }
 
-  void TellGone(ClientGone why) {
+  void TellGone(ClientGone why) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (options_.on_gone) options_.on_gone(why);
+    TellOver();
+  }
+
+  void TellOver() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(over_, true)) return;
+    }
+    if (options_.on_over) options_.on_over();
   }
 
   static double SecondsSince(TimePoint start) {
@@ -201,6 +213,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   bool headers_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
 };
 
 }  // namespace sluice

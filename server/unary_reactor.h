@@ -44,6 +44,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   UnaryReactor(grpc::CallbackServerContext* context, Response* response) : context_(context), response_(response) {}
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    TellOver();  // see StreamReactor::OnCancel
     {
       MutexLock lock(&mutex_);
       if (finished_) return;
@@ -53,6 +54,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    TellOver();
     std::shared_ptr<UnaryReactor> self;  // goes last
     MutexLock lock(&mutex_);
     self = std::move(self_);
@@ -76,6 +78,14 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
     Finish(ToGrpcStatus(status));
   }
 
+  void TellOver() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(over_, true)) return;
+    }
+    if (options_.on_over) options_.on_over();
+  }
+
   // Constant once gRPC knows the reactor. Context and response live until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
   Response* const response_;
@@ -84,6 +94,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   Mutex mutex_;
   std::shared_ptr<UnaryReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
 };
 
 }  // namespace sluice

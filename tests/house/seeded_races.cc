@@ -52,6 +52,14 @@ void RaceScheduler() {
 
 using Reactor = StreamReactor<v1::StreamCompleteResponse>;
 
+ReplyOptions Options(const std::string& request_id, Metrics* metrics) {
+  ReplyOptions options;
+  options.request_id = request_id;
+  options.max_pending_bytes = 1 << 20;
+  options.metrics = metrics;
+  return options;
+}
+
 class Service final : public v1::GenerationService::CallbackService {
  public:
   explicit Service(Metrics* metrics) : metrics_(metrics) {}
@@ -59,7 +67,7 @@ class Service final : public v1::GenerationService::CallbackService {
   grpc::ServerWriteReactor<v1::StreamCompleteResponse>* StreamComplete(grpc::CallbackServerContext* context,
                                                                        const v1::StreamCompleteRequest*) override {
     auto reactor = Reactor::Create(context);
-    reactor->SetOptions({.request_id = "1", .max_pending_bytes = 1 << 20, .metrics = metrics_, .on_gone = {}});
+    reactor->SetOptions(Options("1", metrics_));
     reactor->Send(v1::Started());
     Reactor* const known = reactor.get();
     std::atomic_store(&reactor_, std::move(reactor));
@@ -89,7 +97,7 @@ void RaceReactor() {
   stream->Read(&event);
   std::thread leaving([&context] { context.TryCancel(); });  // whereupon OnCancel reads the options
   for (int i = 0; i < 2000; ++i) {
-    service.reactor()->SetOptions({.request_id = "2", .max_pending_bytes = 1, .metrics = &metrics, .on_gone = {}});
+    service.reactor()->SetOptions(Options("2", &metrics));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   leaving.join();

@@ -73,6 +73,41 @@ TEST_F(DrainTest, RunningStreamsFinishAndNewCallsAreRefused) {
   EXPECT_EQ(succeeded, 8);
 }
 
+TEST_F(DrainTest, AStreamIsOverWhenItsClientHasReadIt) {
+  ServerOptions options = SmallBuffer();
+  options.limits.max_stream_buffer_bytes = 16 << 20;
+  Start(options);
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, BigEvents());
+  WaitFor("the generation to end", [&] { return Metric("sluice_requests_total", "\"length\"") == 1; });
+  server_->BeginDrain();
+  EXPECT_FALSE(server_->WaitForCalls(0ms, Never));  // after more time than Stop has for those that never read
+  std::thread client([&] {
+    std::this_thread::sleep_for(100ms);
+    bool completed = false;
+    v1::StreamCompleteResponse event;
+    while (reader->Read(&event)) completed = event.has_completed();
+    EXPECT_TRUE(completed);
+    EXPECT_TRUE(reader->Finish().ok());
+  });
+  EXPECT_TRUE(server_->WaitForCalls(20s, Never));
+  server_->Stop();
+  client.join();
+}
+
+TEST_F(DrainTest, ACutStreamThatIsNotReadHoldsNothingUp) {
+  Start(SmallBuffer());
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, BigEvents());
+  WaitFor("the stream to be cut", [&] { return Metric("sluice_requests_total", "\"error\"") == 1; });
+  server_->BeginDrain();
+  EXPECT_TRUE(server_->WaitForCalls(20s, Never));
+  context.TryCancel();
+  reader->Finish();
+}
+
 TEST_F(DrainTest, CallsThatWaitAreSentAwayAtOnce) {
   Start();
   model_->Hold();

@@ -183,4 +183,26 @@ v1::StreamCompleteRequest StreamPrompt(const std::string& text, uint32_t max_tok
   return request;
 }
 
+std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+ServerOptions SmallBuffer() {
+  ServerOptions options = TestOptions();
+  options.limits.max_logprobs = 250;
+  options.limits.max_stream_buffer_bytes = 16 << 10;
+  return options;
+}
+
+v1::StreamCompleteRequest BigEvents() {
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  request.mutable_options()->set_logprobs(250);
+  return request;
+}
+
 }  // namespace sluice

@@ -97,4 +97,10 @@ class ServerTest : public ::testing::Test {
 v1::CompleteRequest Prompt(const std::string& text, uint32_t max_tokens = 0);
 v1::StreamCompleteRequest StreamPrompt(const std::string& text, uint32_t max_tokens = 0);
 
+// For clients that do not read: a connection that takes almost nothing until they do, a server that holds little for
+// them, and a stream of which every event is big: about 4 KiB of log-probabilities, 250 events.
+std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address);
+ServerOptions SmallBuffer();
+v1::StreamCompleteRequest BigEvents();
+
 }  // namespace sluice

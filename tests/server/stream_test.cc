@@ -1,7 +1,4 @@
 // Streams whose clients read slowly, not at all, or are frozen. Smaller than the load tests: one process, fakes.
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <chrono>
 #include <thread>
 
@@ -12,31 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A connection that takes almost nothing until the client reads.
-std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
-class StreamTest : public ServerTest {
- protected:
-  // Log-probabilities of many tokens make every event big: 200 of them are about 3 KiB.
-  static v1::StreamCompleteRequest BigEvents() {
-    v1::StreamCompleteRequest request = StreamPrompt("abc");
-    request.mutable_options()->set_ignore_eos(true);
-    request.mutable_options()->set_logprobs(250);
-    return request;
-  }
-  static ServerOptions SmallBuffer() {
-    ServerOptions options = TestOptions();
-    options.limits.max_logprobs = 250;
-    options.limits.max_stream_buffer_bytes = 16 << 10;
-    return options;
-  }
-};
+class StreamTest : public ServerTest {};
 
 TEST_F(StreamTest, AClientThatDoesNotReadIsCutAndHoldsNothing) {
   Start(SmallBuffer());
