@@ -73,19 +73,23 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
     choice.last_token_ns = last_token_ns_ = now_ns;
   }
   const bool stopped = AppendTokens(output, &choice, &delta, &stop_index);
+  Progress progress;
   if (stopped) {
     choice.finish_reason = FinishReason::kStopSequence;
   } else if (output.finish_reason != FinishReason::kNone) {
     choice.finish_reason = output.finish_reason;
-    if (!output.error.ok() && error_.ok()) error_ = output.error;
+    progress.error = output.error;
+    if (error_.ok()) error_ = output.error;
   }
   SendDelta(index, std::move(delta), std::move(output.prompt_logprobs));
-  if (choice.finish_reason == FinishReason::kNone) return {};
+  if (choice.finish_reason == FinishReason::kNone) return progress;
 
   timings_.finish_ns = now_ns;
   if (started_) SendFinished(index, choice, output, stop_index);
   ++num_ended_;
-  return {.cancel_sequence = output.finish_reason == FinishReason::kNone, .ended = num_ended_ == int(choices_.size())};
+  progress.cancel_sequence = output.finish_reason == FinishReason::kNone;
+  progress.ended = num_ended_ == int(choices_.size());
+  return progress;
 }
 
 void CallOutput::Start(const SequenceOutput& output) {

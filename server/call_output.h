@@ -39,6 +39,7 @@ class CallOutput {
   struct Progress {
     bool cancel_sequence = false;  // a stop string ended the choice: the engine has no more to do for it
     bool ended = false;            // this was the end of the last choice
+    absl::Status error;            // why this choice failed; OK if it did not
   };
 
   // Sends the events that `output` of choice `index` brings. `now_ns` (Clock): when its step ended. Outputs of a choice

@@ -55,11 +55,10 @@ void Delivery::Deliver(SequenceOutput output, int64_t now_ns) {
   const auto context = std::static_pointer_cast<ChoiceContext>(output.context);
   const std::shared_ptr<Call>& call = context->call;
   const SequenceId id = output.id;
-  const absl::Status error = output.error;
   const CallOutput::Progress progress = call->output().Take(context->index, std::move(output), now_ns);
   if (progress.cancel_sequence) engine_->Cancel(id, FinishReason::kStopSequence);
   // One failed choice fails the call; the others need not go on.
-  if (!error.ok()) call->Stop(FinishReason::kError, error);
+  if (!progress.error.ok()) call->Stop(FinishReason::kError, progress.error);
   if (!progress.ended) return;
   const absl::Status status = call->output().Complete(call->stop_status());
   LogEnd(call->identity(), status);

@@ -158,6 +158,21 @@ TEST_F(CallOutputTest, ACallThatNeverSpokeHasNoEvents) {
   EXPECT_EQ(recorder_.response.ByteSizeLong(), 0u);
 }
 
+TEST_F(CallOutputTest, AChoiceThatHasEndedFailsNoMore) {
+  StopAt({"b"});
+  generation_.num_choices = 2;
+  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  SequenceOutput stop;
+  stop.tokens = {'b'};
+  EXPECT_TRUE(output.Take(0, stop, 1000).cancel_sequence);
+  SequenceOutput failure;
+  failure.finish_reason = FinishReason::kError;
+  failure.error = absl::InternalError("too late");
+  EXPECT_TRUE(output.Take(0, failure, 2000).error.ok());
+  // The same of one that runs is its failure.
+  EXPECT_EQ(output.Take(1, failure, 2000).error.message(), "too late");
+}
+
 TEST_F(CallOutputTest, AStoppedEngineIsNotACleanEnd) {
   CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
   SequenceOutput last;
