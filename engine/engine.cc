@@ -153,13 +153,13 @@ absl::Status Engine::Impl::CheckOpen() const {
 }
 
 absl::Status Engine::Impl::CheckQueue(int64_t num_requests, int64_t num_tokens) const {
-  if (stats_.num_waiting + num_requests > options_.max_queued_requests) {
+  // What would never be taken otherwise is taken by an empty queue.
+  if (stats_.num_waiting > 0 && stats_.num_waiting + num_requests > options_.max_queued_requests) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                           stats_.num_waiting, " requests are waiting; with ", num_requests,
                           " more they would be over max_queued_requests (", options_.max_queued_requests, ")")),
                       kReasonQueueFull);
   }
-  // What would never be taken otherwise is taken by an empty queue.
   if (stats_.num_waiting > 0 && stats_.num_waiting_tokens + num_tokens > options_.max_queued_tokens) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                           stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,

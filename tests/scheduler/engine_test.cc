@@ -161,8 +161,9 @@ TEST_F(EngineTest, RefusesAtOnceWhatTheQueueCannotHold) {
   EXPECT_EQ(engine_->Stats().num_waiting, 3) << "what was refused leaves no trace";
   gate_.Open();
   sink_.WaitForFinished(4);
-  SubmitOne(engine_.get(), PromptOf(5, 5));
-  sink_.WaitForFinished(5);
+  // More than the limit, but nobody is waiting.
+  EXPECT_TRUE(engine_->Submit({PromptOf(5, 5), PromptOf(5, 5), PromptOf(5, 5), PromptOf(5, 5)}).ok());
+  sink_.WaitForFinished(8);
 }
 
 TEST_F(EngineTest, BoundsTheTokensOfTheQueue) {

@@ -68,10 +68,18 @@ TEST_F(LimitsTest, ChoicesAreTakenTogetherOrNotAtAll) {
   model_->Hold();
   Submit(1, StreamPrompt("abc"));
   model_->WaitUntilHeld();
+  Submit(1, StreamPrompt("abc"));
   v1::CompleteRequest request = Prompt("abc");
-  request.mutable_options()->set_n(4);
+  request.mutable_options()->set_n(3);
   EXPECT_EQ(Complete(request).error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Load().waiting(), 0u);
+  EXPECT_EQ(Load().waiting(), 1u);
+}
+
+TEST_F(LimitsTest, AnEmptyQueueTakesMoreChoicesThanMayWait) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_queued_requests = 3; });
+  v1::CompleteRequest request = Prompt("abc");
+  request.mutable_options()->set_n(16);
+  EXPECT_EQ(CompleteOk(request).choices_size(), 16);
 }
 
 TEST_F(LimitsTest, APromptThatCanNeverFitThePoolIsInvalid) {
