@@ -130,6 +130,23 @@ TEST_F(DrainTest, CallsThatWaitAreSentAwayAtOnce) {
   EXPECT_GE(unavailable, 4);
 }
 
+TEST_F(DrainTest, ACallWhoseFirstChoiceRunsGetsItsOthersToo) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.max_num_seqs = 1; });
+  model_->Hold();
+  std::thread client([&] {
+    v1::CompleteRequest request = Prompt("abc");
+    request.mutable_options()->set_n(2);
+    const v1::CompleteResponse response = CompleteOk(request);
+    ASSERT_EQ(response.choices_size(), 2);
+    for (const v1::Choice& choice : response.choices()) EXPECT_EQ(choice.text(), "hello");
+  });
+  model_->WaitUntilHeld();
+  server_->BeginDrain();
+  model_->Release();
+  EXPECT_TRUE(server_->WaitForCalls(10s, Never));
+  client.join();
+}
+
 TEST_F(DrainTest, WhatTakesTooLongIsCutWithItsUsage) {
   Start();
   model_->SetStepTime(5ms);
