@@ -22,8 +22,9 @@ struct EngineOptions {
   // Prefill rows in a step that also carries decodes: bounds how long a prompt can delay the next token of the others.
   // 0: a quarter of max_num_batched_tokens, but at least 64. Never more than the step has room for.
   int32_t max_prefill_tokens_beside_decodes = 0;
-  int32_t max_queued_requests = 1024;   // waiting sequences; Submit refuses beyond
-  int64_t max_queued_tokens = 1 << 20;  // their tokens; Submit refuses beyond, unless nothing is waiting
+  // Waiting sequences, and their tokens: Submit refuses beyond, unless nothing is waiting.
+  int32_t max_queued_requests = 1024;
+  int64_t max_queued_tokens = 1 << 20;
 };
 
 }  // namespace sluice
