@@ -218,6 +218,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
 
   FinishedCall finished;
   finished.outcome = OutcomeOf(outcome);
+  if (started_ && finished.outcome == CallOutcome::kRejected) finished.outcome = CallOutcome::kError;
   if (outcome.ok()) {
     const auto by_length = [](const Choice& choice) { return choice.finish_reason == FinishReason::kLength; };
     if (std::any_of(choices_.begin(), choices_.end(), by_length)) finished.outcome = CallOutcome::kLength;

@@ -20,11 +20,12 @@ enum class CallOutcome {
   kLength,     // a choice used up max_tokens or the context
   kCancelled,  // by the client, or its client left
   kDeadline,
-  kRejected,  // queue full, loading, draining
+  kRejected,  // before its first token: queue full, loading, draining
   kInvalid,   // the request could not be served as it was
-  kError,     // our fault, or a client that does not read
+  kError,     // our fault, a drain that did not wait to the end included, or a client that does not read
 };
 
+// Of a call that brought no output.
 CallOutcome OutcomeOf(const absl::Status& status);
 
 struct FinishedCall {

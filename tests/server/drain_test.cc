@@ -164,6 +164,8 @@ TEST_F(DrainTest, WhatTakesTooLongIsCutWithItsUsage) {
   server_->BeginDrain();
   EXPECT_FALSE(server_->WaitForCalls(20ms, Never));
   client.join();
+  EXPECT_EQ(Metric("sluice_requests_total", "\"error\""), 1);
+  EXPECT_EQ(Metric("sluice_requests_total", "\"rejected\""), 0);
 }
 
 TEST_F(DrainTest, AWatchEndsWhenTheServerStops) {
