@@ -92,15 +92,21 @@ int RunUntilSignal(Server* server, const LifecycleOptions& options, const Signal
       return 1;
     }
   }
-  const auto hurry = [&signals] { return signals.count() >= 2; };
   LogInfo("draining; a second signal stops at once");
   server->BeginLeaving();
   signals.WaitFor(2, options.drain_delay);
   server->BeginDrain();
+  const auto hurry = [&] {
+    server->CheckEngine().IgnoreError();  // for its health; one that dies ends its calls itself
+    return signals.count() >= 2;
+  };
   if (!server->WaitForCalls(options.drain_timeout, hurry)) LogWarning("calls were cut before their end");
+  const absl::Status fault = server->CheckEngine();
+  if (!fault.ok()) LogError(absl::StrCat("the engine has failed: ", fault.message()));
   server->Stop();
   LogInfo("stopped");
-  return hurry() ? 128 + signals.last_signal() : 0;
+  if (signals.count() >= 2) return 128 + signals.last_signal();
+  return fault.ok() ? 0 : 1;
 }
 
 }  // namespace sluice

@@ -38,7 +38,8 @@ class SignalWatcher {
 };
 
 // Serves until a signal, then drains: not ready -> (drain_delay) -> nothing new -> running calls end (drain_timeout) ->
-// stop. A second signal skips the waits. Returns the exit code: 0, 128 + the second signal, or 1 if the engine failed.
+// stop. A second signal skips the waits. Returns the exit code: 0, 128 + the second signal, or 1 if the engine failed,
+// be it while draining.
 int RunUntilSignal(Server* server, const LifecycleOptions& options, const SignalWatcher& signals);
 
 }  // namespace sluice

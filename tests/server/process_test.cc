@@ -73,8 +73,12 @@ void Say(const std::string& line) {
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(98);
 }
 
-// serve DRAIN_DELAY_MS DRAIN_TIMEOUT_MS STEP_MS: a server on fakes until a signal.
+// serve DRAIN_DELAY_MS DRAIN_TIMEOUT_MS STEP_MS: a server on fakes until a signal. SIGUSR1 breaks its device.
 int Serve(char** arguments) {
+  sigset_t breaking;
+  sigemptyset(&breaking);
+  sigaddset(&breaking, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &breaking, nullptr);  // of all threads to come
   SignalWatcher signals;
   LifecycleOptions lifecycle;
   lifecycle.drain_delay = std::chrono::milliseconds(std::stoi(arguments[0]));
@@ -83,6 +87,11 @@ int Serve(char** arguments) {
   model->SetStepTime(std::chrono::milliseconds(std::stoi(arguments[2])));
   auto server = Server::Start(TestOptions());
   if (!server.ok() || !(*server)->Serve(FakeHost(model)).ok()) return 97;
+  std::thread([breaking, model] {
+    int signal = 0;
+    sigwait(&breaking, &signal);
+    model->FailSteps();
+  }).detach();
   signals.Arm();
   Say((*server)->grpc_address());
   return RunUntilSignal(server->get(), lifecycle, signals);
@@ -184,6 +193,24 @@ TEST_F(SignalTest, ASecondSignalSkipsTheWaits) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
   EXPECT_EQ(server->ExitCode(), 128 + SIGINT);
+}
+
+TEST_F(SignalTest, AnEngineThatFailsWhileDrainingEndsWithOne) {
+  const auto server = Launch(0ms, 1h, 20ms);
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  const auto stub = generation();
+  const auto reader = stub->StreamComplete(&context, request);
+  v1::StreamCompleteResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  server->Signal(SIGTERM);
+  WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
+  server->Signal(SIGUSR1);
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::INTERNAL);
+  EXPECT_EQ(server->ExitCode(), 1);
 }
 
 TEST(LoadingSignalTest, ASignalWhileLoadingEndsTheProcess) {
