@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/scheduler/kv_blocks.h"
@@ -57,6 +58,17 @@ absl::Status CheckUnimplemented(const v1::GenerateOptions& options) {
   return absl::OkStatus();
 }
 
+// Below min_tokens neither end nor stop tokens are drawn: something else must be left.
+absl::Status CheckMask(const v1::GenerateOptions& options, const EngineOptions& engine) {
+  if (options.min_tokens() == 0) return absl::OkStatus();
+  absl::flat_hash_set<int32_t> masked(engine.eos_token_ids.begin(), engine.eos_token_ids.end());
+  masked.insert(options.stop_token_ids().begin(), options.stop_token_ids().end());
+  if (int32_t(masked.size()) < engine.vocab_size) return absl::OkStatus();
+  return InvalidField("options.stop_token_ids",
+                      absl::StrCat("found ", options.stop_token_ids_size(),
+                                   " ids which with min_tokens leave no token to draw, expected fewer"));
+}
+
 absl::Status CheckStops(const v1::GenerateOptions& options, const ServedModel& model) {
   if (options.stop_size() > kMaxStops) {
     return InvalidField("options.stop",
@@ -76,7 +88,10 @@ absl::Status CheckStops(const v1::GenerateOptions& options, const ServedModel& m
     return InvalidField("options.stop_token_ids", absl::StrCat("found ", options.stop_token_ids_size(),
                                                                " ids, expected at most ", kMaxStopTokenIds));
   }
-  return ConvertTokenIds("options.stop_token_ids", options.stop_token_ids(), model.host().engine.vocab_size).status();
+  const EngineOptions& engine = model.host().engine;
+  SLUICE_RETURN_IF_ERROR(
+      ConvertTokenIds("options.stop_token_ids", options.stop_token_ids(), engine.vocab_size).status());
+  return CheckMask(options, engine);
 }
 
 absl::Status CheckLogitBias(const v1::GenerateOptions& options, int32_t vocab_size) {
@@ -120,7 +135,8 @@ std::optional<int32_t> NumLogprobs(bool has, int32_t value, int32_t vocab_size) 
   return value == -1 ? vocab_size : value;
 }
 
-absl::Status ContextExceeded(int64_t prompt_tokens, std::optional<int64_t> max_tokens, int64_t limit) {
+absl::Status ContextExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
+                             int64_t limit) {
   ErrorMetadata metadata = {{"prompt_tokens", absl::StrCat(prompt_tokens)}, {"max_model_len", absl::StrCat(limit)}};
   std::string found = absl::StrCat("found a prompt of ", prompt_tokens, " tokens");
   if (max_tokens.has_value()) {
@@ -129,22 +145,36 @@ absl::Status ContextExceeded(int64_t prompt_tokens, std::optional<int64_t> max_t
   }
   absl::StrAppend(&found, ", expected ", max_tokens.has_value() ? "together at most " : "fewer than ", limit,
                   " tokens");
-  return InvalidField(max_tokens.has_value() ? "options.max_tokens" : "prompt", found, kReasonContextLengthExceeded,
-                      metadata);
+  return InvalidField(max_tokens.has_value() ? "options.max_tokens" : prompt_field, found,
+                      kReasonContextLengthExceeded, metadata);
+}
+
+// The whole KV pool is smaller than the context: it holds the keys and values of `longest` tokens.
+absl::Status PoolExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
+                          int64_t longest) {
+  std::string found = absl::StrCat("found a prompt of ", prompt_tokens, " tokens");
+  if (!max_tokens.has_value()) {
+    absl::StrAppend(&found, ", expected at most ", longest, ", what the KV cache holds");
+    return InvalidField(prompt_field, found, kReasonKvCapacityExceeded);
+  }
+  // Those of the last token are never needed.
+  absl::StrAppend(&found, " and max_tokens ", *max_tokens, ", expected together at most ", longest + 1,
+                  " tokens, what the KV cache has room for");
+  return InvalidField("options.max_tokens", found, kReasonKvCapacityExceeded);
 }
 
 absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateOptions& options, int64_t prompt_tokens,
-                                         const EngineOptions& engine) {
+                                         absl::string_view prompt_field, const EngineOptions& engine) {
   const int64_t context = engine.max_model_len;
-  if (prompt_tokens >= context) return ContextExceeded(prompt_tokens, std::nullopt, context);
-  if (options.has_max_tokens()) {
-    if (prompt_tokens + options.max_tokens() > context) {
-      return ContextExceeded(prompt_tokens, options.max_tokens(), context);
-    }
-    return int32_t(options.max_tokens());
-  }
+  const int64_t longest = LongestSequence(engine);
+  if (prompt_tokens >= context) return ContextExceeded(prompt_field, prompt_tokens, std::nullopt, context);
+  if (prompt_tokens > longest) return PoolExceeded(prompt_field, prompt_tokens, std::nullopt, longest);
   // What is left; less than that where the whole KV pool is smaller than the context.
-  return int32_t(std::max<int64_t>(1, LongestSequence(engine) - prompt_tokens));
+  if (!options.has_max_tokens()) return int32_t(std::max<int64_t>(1, longest - prompt_tokens));
+  const int64_t max_tokens = options.max_tokens();
+  if (prompt_tokens + max_tokens > context) return ContextExceeded(prompt_field, prompt_tokens, max_tokens, context);
+  if (prompt_tokens + max_tokens > longest + 1) return PoolExceeded(prompt_field, prompt_tokens, max_tokens, longest);
+  return int32_t(max_tokens);
 }
 
 }  // namespace
@@ -232,12 +262,12 @@ absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel&
 }
 
 absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options, std::vector<int32_t> prompt_tokens,
-                                             const ServedModel& model) {
+                                             absl::string_view prompt_field, const ServedModel& model) {
   const EngineOptions& engine = model.host().engine;
-  if (prompt_tokens.empty()) return InvalidField("prompt", "found no tokens, expected at least one");
+  if (prompt_tokens.empty()) return InvalidField(prompt_field, "found no tokens, expected at least one");
   Generation generation;
   SamplingParams& sampling = generation.sampling;
-  SLUICE_ASSIGN_OR_RETURN(sampling.max_tokens, ResolveMaxTokens(options, int64_t(prompt_tokens.size()), engine));
+  SLUICE_ASSIGN_OR_RETURN(sampling.max_tokens, ResolveMaxTokens(options, int64_t(prompt_tokens.size()), prompt_field, engine));
   if (int64_t{options.min_tokens()} > sampling.max_tokens) {
     return InvalidField("options.min_tokens", absl::StrCat("found ", options.min_tokens(), ", expected at most ",
                                                            sampling.max_tokens, ", what the context has left"));

@@ -24,11 +24,11 @@ inline constexpr int kMaxLogitBias = 1024;
 template <class Request>
 absl::Status CheckEnvelope(const Request& request);
 
-// The options of a request whose prompt has become `prompt_tokens`, which it takes. Choice 0's parameters, every
-// field resolved: request, else model, else the documented default. An unset seed is drawn at random.
-// INVALID_ARGUMENT also when the prompt is empty, holds unknown ids or leaves no room in the context.
+// The options of a request whose field `prompt_field` has become `prompt_tokens`, which it takes. Choice 0's parameters,
+// every field resolved: request, else model, else the documented default. An unset seed is drawn at random.
+// INVALID_ARGUMENT also when the prompt is empty or leaves no room in the context or the KV pool.
 absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options, std::vector<int32_t> prompt_tokens,
-                                             const ServedModel& model);
+                                             absl::string_view prompt_field, const ServedModel& model);
 
 // The checks of `options` that need no prompt, so that a bad field is told before a long text is tokenised.
 absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel& model);

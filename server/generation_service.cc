@@ -113,7 +113,9 @@ absl::Status GenerationService::Submit(const Request& request, ServedModel* mode
   SLUICE_RETURN_IF_ERROR(CheckEnvelope(request));
   SLUICE_RETURN_IF_ERROR(CheckOptions(request.options(), *model));
   SLUICE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(request, *model));
-  SLUICE_ASSIGN_OR_RETURN(Generation generation, ConvertGeneration(request.options(), std::move(tokens), *model));
+  SLUICE_ASSIGN_OR_RETURN(
+      Generation generation,
+      ConvertGeneration(request.options(), std::move(tokens), PromptField(request), *model));
   SLUICE_RETURN_IF_ERROR(call->stop_status());
   call->SetGeneration(std::move(generation), model->host().tokenizer.get(), &desk_.metrics);
   SLUICE_ASSIGN_OR_RETURN(std::vector<SequenceId> ids, model->engine().Submit(EngineRequests(call)));

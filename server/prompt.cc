@@ -76,13 +76,18 @@ ChatEnding EndingOf(const ChatPromptOptions& options) {
 }
 
 template <class Request>
+absl::string_view CompletePromptField(const Request& request) {
+  return request.has_prompt_ids() ? "prompt_ids.ids" : "prompt";
+}
+
+template <class Request>
 absl::StatusOr<std::vector<int32_t>> CompletePrompt(const Request& request, const ServedModel& model) {
   switch (request.input_case()) {
     case Request::kPrompt:
       return EncodeText("prompt", request.prompt(), !request.has_add_special_tokens() || request.add_special_tokens(),
                         !request.has_parse_special() || request.parse_special(), model);
     case Request::kPromptIds:
-      return ConvertTokenIds("prompt_ids.ids", request.prompt_ids().ids(), model.host().engine.vocab_size);
+      return ConvertTokenIds(CompletePromptField(request), request.prompt_ids().ids(), model.host().engine.vocab_size);
     case Request::INPUT_NOT_SET:
       break;
   }
@@ -150,6 +155,11 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
   if (!tokens.ok()) return InvalidField("messages", tokens.status().message());
   return ChatPrompt{std::move(rendered->text), *std::move(tokens)};
 }
+
+absl::string_view PromptField(const v1::CompleteRequest& request) { return CompletePromptField(request); }
+absl::string_view PromptField(const v1::StreamCompleteRequest& request) { return CompletePromptField(request); }
+absl::string_view PromptField(const v1::ChatRequest&) { return "messages"; }
+absl::string_view PromptField(const v1::StreamChatRequest&) { return "messages"; }
 
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model) {
   return CompletePrompt(request, model);

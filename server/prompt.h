@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "google/protobuf/struct.pb.h"
 #include "server/served_model.h"
@@ -35,6 +36,12 @@ struct ChatPrompt {
 absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
                                       const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
                                       const ServedModel& model);
+
+// The field that holds the prompt, for errors: "prompt", "prompt_ids.ids" or "messages".
+absl::string_view PromptField(const v1::CompleteRequest& request);
+absl::string_view PromptField(const v1::StreamCompleteRequest& request);
+absl::string_view PromptField(const v1::ChatRequest& request);
+absl::string_view PromptField(const v1::StreamChatRequest& request);
 
 // The prompt of a generation request, of either kind.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model);

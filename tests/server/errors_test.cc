@@ -145,6 +145,25 @@ TEST_F(ErrorsTest, APromptOverTheContextSaysBothNumbers) {
   EXPECT_EQ(CompleteOk(Prompt(std::string(254, 'x'))).usage().completion_tokens(), 1u);
 }
 
+TEST_F(ErrorsTest, ThePromptIsNamedByTheFieldThatHoldsIt) {
+  v1::CompleteRequest ids;
+  ids.mutable_prompt_ids();
+  ExpectError(ids, grpc::INVALID_ARGUMENT, "INVALID_FIELD", "prompt_ids.ids");
+  ids.mutable_prompt_ids()->mutable_ids()->Resize(256, 'x');
+  ExpectError(ids, grpc::INVALID_ARGUMENT, "CONTEXT_LENGTH_EXCEEDED", "prompt_ids.ids");
+
+  v1::ChatRequest chat;
+  v1::ChatMessage* message = chat.add_messages();
+  message->set_role(v1::ROLE_USER);
+  message->add_content()->set_text(std::string(256, 'x'));
+  grpc::ClientContext context;
+  v1::ChatResponse response;
+  const grpc::Status status = generation()->Chat(&context, chat, &response);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "CONTEXT_LENGTH_EXCEEDED");
+  EXPECT_EQ(DetailsOf(status).field(), "messages");
+}
+
 TEST_F(ErrorsTest, PromptAndMaxTokensOverTheContextSayAllNumbers) {
   ExpectError(Prompt("abc", 253), grpc::INVALID_ARGUMENT, "CONTEXT_LENGTH_EXCEEDED", "options.max_tokens");
   EXPECT_EQ(DetailsOf(Complete(Prompt("abc", 253))).info.metadata().at("max_tokens"), "253");

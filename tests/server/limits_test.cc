@@ -87,6 +87,26 @@ TEST_F(LimitsTest, APromptThatCanNeverFitThePoolIsInvalid) {
   const grpc::Status status = Complete(Prompt("abc", 100));
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(DetailsOf(status).info.reason(), "KV_CAPACITY_EXCEEDED");
+  EXPECT_EQ(DetailsOf(status).field(), "options.max_tokens");
+  const ErrorDetails too_long = DetailsOf(Complete(Prompt(std::string(64, 'x'))));
+  EXPECT_EQ(too_long.info.reason(), "KV_CAPACITY_EXCEEDED");
+  EXPECT_EQ(too_long.field(), "prompt");
+  // The four blocks hold sixty-four tokens; the keys and values of the last one are never needed.
+  EXPECT_EQ(CompleteOk(Prompt(std::string(63, 'x'))).usage().completion_tokens(), 1u);
+  EXPECT_TRUE(Complete(Prompt("abc", 61)).ok());
+  EXPECT_FALSE(Complete(Prompt("abc", 62)).ok());
+}
+
+TEST_F(LimitsTest, StopTokensMustLeaveSomethingToDraw) {
+  Start(TestOptions(), [](ModelHost* host) {
+    for (int32_t id = 64; id < kFakeVocabSize; ++id) host->engine.eos_token_ids.push_back(id);
+  });
+  v1::CompleteRequest request = Prompt("abc", 8);
+  request.mutable_options()->set_min_tokens(1);
+  for (uint32_t id = 0; id < 64; ++id) request.mutable_options()->add_stop_token_ids(id);
+  const grpc::Status status = Complete(request);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "options.stop_token_ids");
 }
 
 TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
