@@ -267,7 +267,8 @@ absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options,
   if (prompt_tokens.empty()) return InvalidField(prompt_field, "found no tokens, expected at least one");
   Generation generation;
   SamplingParams& sampling = generation.sampling;
-  SLUICE_ASSIGN_OR_RETURN(sampling.max_tokens, ResolveMaxTokens(options, int64_t(prompt_tokens.size()), prompt_field, engine));
+  SLUICE_ASSIGN_OR_RETURN(sampling.max_tokens,
+                          ResolveMaxTokens(options, int64_t(prompt_tokens.size()), prompt_field, engine));
   if (int64_t{options.min_tokens()} > sampling.max_tokens) {
     return InvalidField("options.min_tokens", absl::StrCat("found ", options.min_tokens(), ", expected at most ",
                                                            sampling.max_tokens, ", what the context has left"));

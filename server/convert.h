@@ -24,8 +24,8 @@ inline constexpr int kMaxLogitBias = 1024;
 template <class Request>
 absl::Status CheckEnvelope(const Request& request);
 
-// The options of a request whose field `prompt_field` has become `prompt_tokens`, which it takes. Choice 0's parameters,
-// every field resolved: request, else model, else the documented default. An unset seed is drawn at random.
+// The options of a request whose field `prompt_field` has become `prompt_tokens`, which it takes. Choice 0's
+// parameters, every field resolved: request, else model, else the documented default. An unset seed is drawn at random.
 // INVALID_ARGUMENT also when the prompt is empty or leaves no room in the context or the KV pool.
 absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options, std::vector<int32_t> prompt_tokens,
                                              absl::string_view prompt_field, const ServedModel& model);

@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
 #include "server/convert.h"
+#include "server/deadline.h"
 #include "server/prompt.h"
 #include "server/status.h"
 #include "server/stream_reactor.h"
@@ -38,15 +38,6 @@ std::string HeaderRequestId(const grpc::CallbackServerContext& context) {
 // The client's clock began when it sent the call, ours when the call arrived: its reset may come this much before our
 // deadline and is that deadline nevertheless.
 constexpr int64_t kDeadlineSlackNs = 50'000'000;
-
-// gRPC's deadline is on the wall clock; the engine's is on ours. nullopt: there is none.
-std::optional<int64_t> DeadlineNs(const grpc::CallbackServerContext& context, int64_t now_ns) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
-  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - std::chrono::system_clock::now());
-  if (left > std::chrono::hours(24 * 365)) return std::nullopt;
-  return now_ns + left.count();
-}
 
 std::vector<Request> EngineRequests(const std::shared_ptr<Call>& call) {
   const Generation& generation = call->generation();
@@ -84,7 +75,7 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
   const std::string request_id = identity.request_id, server_request_id = identity.server_request_id;
 
   const auto call =
-      std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(*context, now_ns), reactor);
+      std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(context->raw_deadline(), now_ns), reactor);
   reactor->SetOptions({.request_id = request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
                        .metrics = &desk_.metrics,

@@ -35,12 +35,13 @@ class Server {
   void BeginLeaving();  // not ready any more, but still taking calls
   void BeginDrain();    // new calls and those that wait answer UNAVAILABLE, running ones go on
 
-  // After BeginDrain: waits until no call is in progress and the output of all has been written, at most `timeout`, less
-  // if `hurry` becomes true (asked every 20 ms). What still runs then ends with UNAVAILABLE and what it has generated.
+  // After BeginDrain: waits until no call is in progress and the output of all has been written, at most `timeout`,
+  // less if `hurry` becomes true (asked every 20 ms). What still runs then ends with UNAVAILABLE and what it has generated.
   // True if nothing had to be cut.
   bool WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry);
 
-  // Ends everything, metrics last; output that clients do not take within a second is lost. Idempotent; one thread only.
+  // Ends everything, metrics last; output that clients do not take within a second is lost. Idempotent; one thread
+  // only.
   void Stop();
 
   // To be called a few times per second: tells health whether the engine makes progress. Not OK once the engine has

@@ -19,7 +19,8 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
                                        v1::RenderChatResponse* response) override;
 
  private:
-  // Runs `answer` (Request, ServedModel, Response* -> Status) on the ingress thread, unless the client has left by then.
+  // Runs `answer` (Request, ServedModel, Response* -> Status) on the ingress thread, unless the client has left by
+  // then.
   template <class Request, class Response, class Answer>
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const Request* request, Response* response,
                                 Answer answer);
