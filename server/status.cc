@@ -3,6 +3,8 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <cstdint>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,14 @@ constexpr absl::string_view kBadRequestUrl = "type.googleapis.com/google.rpc.Bad
 constexpr int kRetryDelayMs = 1000;
 // Status and details travel in HTTP/2 headers, of which peers accept 8 KiB by default.
 constexpr size_t kMaxMessageBytes = 1024;
+
+// The beginning of a UTF-8 text, of whole characters: what is not UTF-8 is no string of protobuf.
+std::string Cut(absl::string_view text) {
+  if (text.size() <= kMaxMessageBytes) return std::string(text);
+  size_t end = kMaxMessageBytes;
+  while (end > 0 && (uint8_t(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
 
 template <class Message>
 void SetPayload(absl::Status* status, absl::string_view url, const Message& message) {
@@ -89,7 +99,7 @@ void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* conte
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const std::string message(status.message().substr(0, kMaxMessageBytes));
+  const std::string message = Cut(status.message());
   google::rpc::Status rich;
   rich.set_code(static_cast<int>(status.code()));
   rich.set_message(message);
@@ -97,6 +107,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (auto payload = status.GetPayload(kBadRequestUrl)) {
     google::rpc::BadRequest bad_request;
     bad_request.ParseFromString(std::string(*payload));
+    for (auto& violation : *bad_request.mutable_field_violations()) {
+      violation.set_description(Cut(violation.description()));
+    }
     rich.add_details()->PackFrom(bad_request);
   }
   if (status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kUnavailable) {

@@ -3,6 +3,8 @@
 
 #include <variant>
 
+#include "engine/text/chat_template.h"
+#include "engine/text/utf8.h"
 #include "tests/server/server_fixture.h"
 
 namespace sluice {
@@ -244,6 +246,33 @@ TEST_F(ChatTest, TokenizeAndDetokenizeHonourTheirFields) {
   EXPECT_EQ(DetailsOf(status).field(), "token_ids[4]");
   ids.set_model("other");
   EXPECT_EQ(detokenize().error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(ChatTest, ALongRefusalByTheTemplateIsCutBetweenCharacters) {
+  Stop();
+  Start(TestOptions(), [](ModelHost* host) {
+    auto refusing = ChatTemplate::Parse("{{ raise_exception(messages[0].content) }}");
+    ASSERT_TRUE(refusing.ok());
+    host->chat_template = std::make_shared<const ChatTemplate>(*std::move(refusing));
+  });
+  // Whatever stands before it, the cut falls into a character of at least one of these.
+  for (const char* begin : {"", "x", "xx"}) {
+    std::string text = begin;
+    while (text.size() < 20'000) text += "\xE2\x82\xAC";
+    v1::ChatRequest request;
+    Say(v1::ROLE_USER, text, request.mutable_messages());
+    v1::ChatResponse response;
+    const grpc::Status status = Chat(request, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_EQ(FindInvalidUtf8(status.error_message()), std::string::npos);
+    const ErrorDetails details = DetailsOf(status);
+    EXPECT_EQ(details.field(), "messages");
+    ASSERT_EQ(details.bad_request.field_violations_size(), 1);
+    const std::string& description = details.bad_request.field_violations(0).description();
+    EXPECT_EQ(FindInvalidUtf8(description), std::string::npos);
+    EXPECT_NE(description.find("\xE2\x82\xAC"), std::string::npos);
+    EXPECT_LE(description.size(), 1024u);
+  }
 }
 
 TEST_F(ChatTest, TheTokenizersWorkAndAnswerAreBounded) {
