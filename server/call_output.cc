@@ -64,6 +64,7 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
   timings_.first_scheduled_ns = Earlier(timings_.first_scheduled_ns, output.timings.first_scheduled_ns);
   timings_.first_token_ns = Earlier(timings_.first_token_ns, output.timings.first_token_ns);
   num_cached_tokens_ = std::max(num_cached_tokens_, output.num_cached_tokens);
+  reply_->BeginStep();
   if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty())) Start(output);
 
   v1::Delta delta;

@@ -11,6 +11,9 @@ namespace sluice {
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
+  // The output of another step follows, in one or several events. Here, and not between them, it is judged whether the
+  // client keeps up.
+  virtual void BeginStep() = 0;
   virtual void Send(v1::Started started) = 0;
   virtual void Send(v1::Delta delta) = 0;
   virtual void Send(v1::ChoiceFinished finished) = 0;

@@ -39,6 +39,21 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   // Before the first event and before gRPC gets to know the reactor.
   void SetOptions(ReplyOptions options) { options_ = std::move(options); }
 
+  void BeginStep() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (finished_ || closing_) return;
+      // One step may bring more than the limit (log-probabilities of a whole vocabulary): it does not count as not
+      // reading until several of its kind wait.
+      largest_step_ = std::max(largest_step_, std::exchange(step_bytes_, 0));
+      if (pending_bytes_ <= std::max(options_.max_pending_bytes, 4 * largest_step_)) return;
+      FinishLocked(
+          CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
+                    absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it")));
+    }
+    TellGone(ClientGone::kNotReading);
+  }
+
   void Send(v1::Started started) override {
     Response event;
     *event.mutable_started() = std::move(started);
@@ -117,22 +132,11 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
 
   void Push(Response event) ABSL_LOCKS_EXCLUDED(mutex_) {
     const size_t bytes = event.ByteSizeLong();
-    {
-      MutexLock lock(&mutex_);
-      if (finished_ || closing_) return;
-      largest_event_ = std::max(largest_event_, bytes);
-      // One event may be larger than the limit (log-probabilities of a whole vocabulary): it does not count as not
-      // reading until several of its kind wait.
-      if (pending_bytes_ <= std::max(options_.max_pending_bytes, 4 * largest_event_)) {
-        Append(std::move(event), bytes);
-        if (!writing_) Advance();
-        return;
-      }
-      FinishLocked(
-          CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
-                    absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it")));
-    }
-    TellGone(ClientGone::kNotReading);
+    MutexLock lock(&mutex_);
+    if (finished_ || closing_) return;
+    step_bytes_ += bytes;
+    Append(std::move(event), bytes);
+    if (!writing_) Advance();
   }
 
   void Append(Response event, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -205,7 +209,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   std::shared_ptr<StreamReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t largest_event_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t step_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the step whose events are coming
+  size_t largest_step_ ABSL_GUARDED_BY(mutex_) = 0;
   Response in_flight_ ABSL_GUARDED_BY(mutex_);
   TimePoint write_started_ ABSL_GUARDED_BY(mutex_);
   absl::Status close_status_ ABSL_GUARDED_BY(mutex_);

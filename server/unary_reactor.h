@@ -31,6 +31,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   // Before the first event and before gRPC gets to know the reactor.
   void SetOptions(ReplyOptions options) { options_ = std::move(options); }
 
+  void BeginStep() override {}
   void Send(v1::Started started) override { Fold(std::move(started)); }
   void Send(v1::Delta delta) override { Fold(std::move(delta)); }
   void Send(v1::ChoiceFinished finished) override { Fold(std::move(finished)); }

@@ -14,6 +14,7 @@ namespace {
 // Keeps the events, and folds them as a unary call does.
 class Recorder final : public ReplySink {
  public:
+  void BeginStep() override {}
   void Send(v1::Started started) override { FoldEvent(started, &response); }
   void Send(v1::Delta delta) override {
     deltas.push_back(delta);

@@ -76,6 +76,31 @@ TEST_F(StreamTest, OthersAreNotHeldUpByAClientThatDoesNotRead) {
   for (auto& reader : stuck) reader->Finish();
 }
 
+TEST_F(StreamTest, AClientThatReadsIsNotCutForWhatOneStepBrings) {
+  ServerOptions options = SmallBuffer();
+  options.limits.max_logprobs = -1;
+  Start(options, [](ModelHost* host) {
+    host->engine.max_model_len = 4096;
+    host->engine.num_blocks = 512;
+    host->engine.max_num_batched_tokens = 4096;
+  });
+  // Ten events of 1 MiB at once; the client takes one now and then.
+  v1::StreamCompleteRequest request = StreamPrompt(std::string(3000, 'x'), 2);
+  request.mutable_options()->set_prompt_logprobs(-1);
+  grpc::ClientContext context;
+  const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
+  const auto reader = stub->StreamComplete(&context, request);
+  int num_entries = 0;
+  v1::StreamCompleteResponse event;
+  while (reader->Read(&event)) {
+    num_entries += event.delta().prompt_logprobs_size();
+    std::this_thread::sleep_for(50ms);
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(num_entries, 3000);
+}
+
 TEST_F(StreamTest, LongPromptLogprobsComeInPortionsThatEveryClientTakes) {
   ServerOptions options = TestOptions();
   options.limits.max_logprobs = -1;
