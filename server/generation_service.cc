@@ -78,6 +78,7 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
       std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(context->raw_deadline(), now_ns), reactor);
   reactor->SetOptions({.request_id = request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
+                       .max_answer_bytes = size_t(desk_.options.limits.max_answer_bytes),
                        .metrics = &desk_.metrics,
                        .on_gone = [this, weak = std::weak_ptr<Call>(call)](ClientGone why) {
                          if (const auto call = weak.lock()) OnClientGone(call, why);
@@ -125,6 +126,9 @@ void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGo
   if (why == ClientGone::kNotReading) {
     call->Stop(FinishReason::kCancelled,
                CallError(absl::StatusCode::kAborted, kReasonSlowConsumer, "the client does not read"));
+  } else if (why == ClientGone::kTooLarge) {
+    call->Stop(FinishReason::kCancelled, CallError(absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
+                                                   "the answer is too large"));
   } else if (call->deadline_ns().has_value() && desk_.clock.NowNs() + kDeadlineSlackNs >= *call->deadline_ns()) {
     call->Stop(FinishReason::kDeadline,
                CallError(absl::StatusCode::kDeadlineExceeded, kReasonDeadline, "the call's deadline has passed"));

@@ -35,6 +35,7 @@ struct LimitOptions {
   int32_t max_logprobs = 20;                  // -1: the whole vocabulary
   int64_t max_request_bytes = 64 << 20;       // of one gRPC message
   int64_t max_stream_buffer_bytes = 4 << 20;  // output that may wait for one client
+  int64_t max_answer_bytes = 256 << 20;       // of a unary call; not a flag
 };
 
 struct NetworkOptions {

@@ -12,11 +12,13 @@ class Metrics;
 enum class ClientGone {
   kLeft,        // cancelled, disconnected or out of time
   kNotReading,  // too much output waits for it
+  kTooLarge,    // its answer has grown beyond the limit
 };
 
 struct ReplyOptions {
   std::string request_id;        // sent as x-request-id
   size_t max_pending_bytes = 0;  // of output that waits for the client; more cuts the stream
+  size_t max_answer_bytes = 0;   // of a unary answer; more cuts the call
   Metrics* metrics = nullptr;    // outlives the reactor
   // Called at most once, without locks, when the client will get no more: stop working for it.
   std::function<void(ClientGone)> on_gone;

@@ -34,6 +34,11 @@ void SetPayload(absl::Status* status, absl::string_view url, const Message& mess
   status->SetPayload(url, absl::Cord(message.SerializeAsString()));
 }
 
+// Another try of a call whose answer is too large would only repeat the work.
+bool QueueIsFull(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted && ReasonOf(status) != kReasonAnswerTooLarge;
+}
+
 google::rpc::ErrorInfo InfoOf(const absl::Status& status) {
   google::rpc::ErrorInfo info;
   if (auto payload = status.GetPayload(kErrorInfoUrl)) info.ParseFromString(std::string(*payload));
@@ -93,7 +98,7 @@ std::string Quoted(absl::string_view text) {
 }
 
 void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
-  if (status.code() != absl::StatusCode::kResourceExhausted) return;
+  if (!QueueIsFull(status)) return;
   context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(kRetryDelayMs));
 }
 
@@ -112,7 +117,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     }
     rich.add_details()->PackFrom(bad_request);
   }
-  if (status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kUnavailable) {
+  if (QueueIsFull(status) || status.code() == absl::StatusCode::kUnavailable) {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(kRetryDelayMs / 1000);
     retry.mutable_retry_delay()->set_nanos(kRetryDelayMs % 1000 * 1000000);

@@ -28,6 +28,7 @@ inline constexpr absl::string_view kReasonLoading = "LOADING";                  
 inline constexpr absl::string_view kReasonCancelled = "CANCELLED";                     // CANCELLED
 inline constexpr absl::string_view kReasonDeadline = "DEADLINE";                       // DEADLINE_EXCEEDED
 inline constexpr absl::string_view kReasonSlowConsumer = "SLOW_CONSUMER";              // ABORTED
+inline constexpr absl::string_view kReasonAnswerTooLarge = "ANSWER_TOO_LARGE";         // RESOURCE_EXHAUSTED
 
 using ErrorMetadata = std::vector<std::pair<std::string, std::string>>;
 

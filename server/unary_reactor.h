@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "server/fold_events.h"
 #include "server/metrics.h"
@@ -63,8 +64,16 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
 
   template <class Event>
   void Fold(Event event) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    if (!finished_) FoldEvent(std::move(event), response_);
+    {
+      MutexLock lock(&mutex_);
+      if (finished_) return;
+      answer_bytes_ += event.ByteSizeLong();
+      if (answer_bytes_ <= options_.max_answer_bytes) return FoldEvent(std::move(event), response_);
+      FinishLocked(CallError(
+          absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
+          absl::StrCat("the answer is over ", options_.max_answer_bytes, " bytes; ask for a stream or for less")));
+    }
+    if (options_.on_gone) options_.on_gone(ClientGone::kTooLarge);
   }
 
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -94,6 +103,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
 
   Mutex mutex_;
   std::shared_ptr<UnaryReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
+  size_t answer_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the events folded so far
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
 };

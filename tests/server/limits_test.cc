@@ -117,6 +117,29 @@ TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
   EXPECT_EQ(Complete(Prompt(std::string(1 << 15, 'x'))).error_code(), grpc::INVALID_ARGUMENT);
 }
 
+TEST_F(LimitsTest, AUnaryAnswerThatGrowsTooLargeIsCut) {
+  ServerOptions options = TestOptions();
+  options.limits.max_answer_bytes = 4 << 10;
+  Start(options);
+  model_->SetStepTime(std::chrono::milliseconds(1));
+  v1::CompleteRequest request = Prompt("abc", 200);
+  request.mutable_options()->set_ignore_eos(true);
+  request.mutable_options()->set_logprobs(20);  // some 300 bytes per token
+  grpc::ClientContext context;
+  v1::CompleteResponse response;
+  const grpc::Status status = generation()->Complete(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  const ErrorDetails details = DetailsOf(status);
+  EXPECT_EQ(details.info.reason(), "ANSWER_TOO_LARGE");
+  EXPECT_FALSE(details.has_retry) << "it would be too large again";
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 0u);
+  WaitUntilIdle();
+  EXPECT_LT(Metric("sluice_generation_tokens_total"), 100);
+  WaitFor("the call to be counted", [&] { return Metric("sluice_requests_total", "\"error\"") == 1; });
+  request.mutable_options()->set_max_tokens(5);
+  EXPECT_TRUE(Complete(request).ok());
+}
+
 TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
   Start();
   v1::TokenizeRequest request;
