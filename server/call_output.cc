@@ -117,7 +117,7 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
     if (i < output.logprobs.size()) *delta->add_logprobs() = Position(output.logprobs[i]);
     if (choice->detokenizer == nullptr) continue;
     const bool is_stop_token = ends && i + 1 == output.tokens.size() && token == output.stop_token;
-    if (is_stop_token && !generation_.include_stop_text) continue;
+    if (is_stop_token && (!generation_.include_stop_text || tokenizer_->IsSpecial(token))) continue;
     delta->mutable_text()->append(Push(choice->detokenizer->Push(token), choice, stop_index));
     if (*stop_index >= 0) return true;
   }
@@ -125,6 +125,11 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
     delta->mutable_text()->append(Push(choice->detokenizer->Flush(), choice, stop_index));
     if (*stop_index >= 0) return true;
     delta->mutable_text()->append(choice->stop_matcher.Flush());
+    // A special token is no text, but where the request names it and asks for it.
+    const bool special = output.finish_reason == FinishReason::kStopSequence && tokenizer_->IsSpecial(output.stop_token);
+    if (special && generation_.include_stop_text) {
+      delta->mutable_text()->append(std::string(tokenizer_->TokenBytes(output.stop_token)));
+    }
   }
   return false;
 }

@@ -198,6 +198,18 @@ TEST_F(GenerationTest, AStopTokenEndsTheChoiceAndIsNotText) {
   EXPECT_EQ(CompleteOk(request).choices(0).text(), "hel");
 }
 
+TEST_F(GenerationTest, ASpecialStopTokenIsTextWhenAskedFor) {
+  v1::CompleteRequest request = Prompt("abc");
+  request.mutable_options()->set_include_stop_text(true);
+  EXPECT_EQ(CompleteOk(request).choices(0).text(), "hello") << "an end token of the model is no stop token";
+  request.mutable_options()->set_ignore_eos(true);
+  request.mutable_options()->add_stop_token_ids(uint32_t(kEnd));
+  request.mutable_options()->add_stop("lonely");  // "lo" is held back until the end
+  EXPECT_EQ(CompleteOk(request).choices(0).text(), "hello<|end|>");
+  request.mutable_options()->set_include_stop_text(false);
+  EXPECT_EQ(CompleteOk(request).choices(0).text(), "hello");
+}
+
 TEST_F(GenerationTest, TokenIdsComeWhenAskedFor) {
   v1::CompleteRequest request = Prompt("abc");
   request.mutable_options()->set_return_token_ids(true);
