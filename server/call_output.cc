@@ -126,8 +126,8 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
     if (*stop_index >= 0) return true;
     delta->mutable_text()->append(choice->stop_matcher.Flush());
     // A special token is no text, but where the request names it and asks for it.
-    const bool special = output.finish_reason == FinishReason::kStopSequence && tokenizer_->IsSpecial(output.stop_token);
-    if (special && generation_.include_stop_text) {
+    const bool by_request = output.finish_reason == FinishReason::kStopSequence && generation_.include_stop_text;
+    if (by_request && tokenizer_->IsSpecial(output.stop_token)) {
       delta->mutable_text()->append(std::string(tokenizer_->TokenBytes(output.stop_token)));
     }
   }

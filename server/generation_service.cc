@@ -74,8 +74,8 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
   identity.model = desk_.options.model.names.front();
   const std::string request_id = identity.request_id, server_request_id = identity.server_request_id;
 
-  const auto call =
-      std::make_shared<Call>(std::move(identity), std::move(cancel_key), DeadlineNs(context->raw_deadline(), now_ns), reactor);
+  const auto call = std::make_shared<Call>(std::move(identity), std::move(cancel_key),
+                                           DeadlineNs(context->raw_deadline(), now_ns), reactor);
   reactor->SetOptions({.request_id = request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
                        .max_answer_bytes = size_t(desk_.options.limits.max_answer_bytes),

@@ -36,8 +36,8 @@ class Server {
   void BeginDrain();    // new calls and those that wait answer UNAVAILABLE, running ones go on
 
   // After BeginDrain: waits until no call is in progress and the output of all has been written, at most `timeout`,
-  // less if `hurry` becomes true (asked every 20 ms). What still runs then ends with UNAVAILABLE and what it has generated.
-  // True if nothing had to be cut.
+  // less if `hurry` becomes true (asked every 20 ms). What still runs then ends with UNAVAILABLE and what it has
+  // generated. True if nothing had to be cut.
   bool WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry);
 
   // Ends everything, metrics last; output that clients do not take within a second is lost. Idempotent; one thread

@@ -53,8 +53,8 @@ absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);
 // A user's string for an error message: quoted, cut after 64 bytes, with nothing unprintable in it.
 std::string Quoted(absl::string_view text);
 
-// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps. Long
-// texts are cut between two characters.
+// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps.
+// Long texts are cut between two characters.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // For clients that retry by their service config (gRFC A6): how long to wait when the queue is full, as the trailer
