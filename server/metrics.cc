@@ -266,7 +266,9 @@ class Metrics::Impl {
     }
     gauge("kv_blocks_capacity", "KV blocks of the pool.", engine.kv_blocks_total);
     counter("prompt_tokens_total", "Prompt tokens computed or found in the cache.", double(engine.num_prompt_tokens));
-    counter("generation_tokens_total", "Tokens generated.", double(engine.num_generation_tokens));
+    counter("generation_tokens_total",
+            "Tokens drawn; those drawn behind a stop string, before the engine hears of it, are in no call's usage.",
+            double(engine.num_generation_tokens));
     counter("preemptions_total", "Sequences pushed back to the queue for lack of KV blocks.",
             double(engine.num_preemptions));
     counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", 0);
