@@ -15,10 +15,13 @@
 namespace sluice {
 namespace {
 
-// No tokenizer makes fewer tokens than there are bytes over the longest token.
+// No tokenizer makes fewer tokens than there are bytes over the longest token, unless it may leave text out.
 absl::Status CheckLength(absl::string_view field, int64_t num_bytes, const ServedModel& model) {
   const int64_t max_model_len = model.host().engine.max_model_len;
   const int64_t max_token_bytes = model.max_token_bytes();
+  if (max_token_bytes == 0 && num_bytes > kMaxTextBytes) {
+    return InvalidField(field, absl::StrCat("found ", num_bytes, " bytes, expected at most ", kMaxTextBytes));
+  }
   if (max_token_bytes == 0 || num_bytes / max_token_bytes < max_model_len) return absl::OkStatus();
   return InvalidField(
       field,

@@ -15,6 +15,9 @@
 
 namespace sluice {
 
+// Of a text to be tokenised where no context bounds it: work, and some fifty bytes of memory per token.
+inline constexpr int64_t kMaxTextBytes = 8 << 20;
+
 // FAILED_PRECONDITION: the model has no tokenizer. INVALID_ARGUMENT: not UTF-8, or so long that it cannot fit into the
 // context (told without tokenising it); names the field.
 absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const std::string& text,

@@ -15,8 +15,6 @@
 namespace sluice {
 namespace {
 
-// Bounds of one call's work and answer: a response takes some fifty bytes of memory per token.
-constexpr int64_t kMaxTextBytes = 8 << 20;
 constexpr int64_t kMaxTokenIds = 8 << 20;
 
 absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes) {

@@ -168,16 +168,16 @@ TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
       EXPECT_FALSE(stub->Tokenize(context, request, &response).ok());
     });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have arrived
-  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
   const auto handled = [this](const std::string& code) {
     return Metric("sluice_grpc_server_handled_total", "\"" + code + "\"");
   };
+  // They share a connection and arrive side by side: once one is done, the others wait.
+  WaitFor("the first text to be done", [&] { return handled("OK") >= 1; });
+  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
   EXPECT_LT(handled("OK"), kNumTexts - 1);
   for (auto& context : contexts) context->TryCancel();
   for (std::thread& client : clients) client.join();
-  WaitFor("the rest to be skipped", [&] { return handled("OK") + handled("CANCELLED") == kNumTexts + 1; });
-  EXPECT_GT(handled("CANCELLED"), 0);
+  WaitFor("the rest to be skipped", [&] { return handled("CANCELLED") > 0; });
 }
 
 TEST_F(LimitsTest, ASecondServerOnTheSamePortsDoesNotStart) {
