@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -99,15 +100,19 @@ bool ReadStdin(std::string* text) {
 }
 
 bool WriteStdout(const std::string& text) {
+  // A signal that comes between a look at its flag and a write that waits would be lost. So no write waits: a pipe that
+  // is ready takes PIPE_BUF bytes at once.
+  constexpr int kLookMs = 20;
   for (size_t written = 0; written < text.size();) {
-    const ssize_t n = write(STDOUT_FILENO, text.data() + written, text.size() - written);
-    if (n >= 0) {
-      written += size_t(n);
-    } else if (errno == EAGAIN) {  // whoever shares the pipe has made it non-blocking
-      pollfd stdout_ready = {STDOUT_FILENO, POLLOUT, 0};
-      poll(&stdout_ready, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
+    pollfd stdout_ready = {STDOUT_FILENO, POLLOUT, 0};
+    if (poll(&stdout_ready, 1, kLookMs) > 0) {
+      const ssize_t n =
+          write(STDOUT_FILENO, text.data() + written, std::min<size_t>(text.size() - written, PIPE_BUF));
+      if (n >= 0) {
+        written += size_t(n);
+      } else if (errno != EINTR && errno != EAGAIN) {
+        return false;
+      }
     }
     if (written < text.size() && InterruptScope::Interrupted()) return false;
   }
