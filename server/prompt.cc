@@ -19,10 +19,8 @@ namespace {
 absl::Status CheckLength(absl::string_view field, int64_t num_bytes, const ServedModel& model) {
   const int64_t max_model_len = model.host().engine.max_model_len;
   const int64_t max_token_bytes = model.max_token_bytes();
-  if (max_token_bytes == 0 && num_bytes > kMaxTextBytes) {
-    return InvalidField(field, absl::StrCat("found ", num_bytes, " bytes, expected at most ", kMaxTextBytes));
-  }
-  if (max_token_bytes == 0 || num_bytes / max_token_bytes < max_model_len) return absl::OkStatus();
+  if (max_token_bytes == 0) return CheckTextSize(field, "", num_bytes);
+  if (num_bytes / max_token_bytes < max_model_len) return absl::OkStatus();
   return InvalidField(
       field,
       absl::StrCat("found ", num_bytes, " bytes, which are more than the ", max_model_len, " tokens of the context"),
@@ -110,6 +108,11 @@ absl::StatusOr<std::vector<int32_t>> ChatPromptTokens(const Request& request, co
 }
 
 }  // namespace
+
+absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes) {
+  if (num_bytes <= kMaxTextBytes) return absl::OkStatus();
+  return InvalidField(field, absl::StrCat("found ", what, num_bytes, " bytes, expected at most ", kMaxTextBytes));
+}
 
 absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const std::string& text,
                                                 bool add_special_tokens, bool parse_special, const ServedModel& model) {

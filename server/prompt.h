@@ -17,6 +17,8 @@ namespace sluice {
 
 // Of a text to be tokenised where no context bounds it: work, and some fifty bytes of memory per token.
 inline constexpr int64_t kMaxTextBytes = 8 << 20;
+// `what`: of what the bytes are, ending in a space, or nothing.
+absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes);
 
 // FAILED_PRECONDITION: the model has no tokenizer. INVALID_ARGUMENT: not UTF-8, or so long that it cannot fit into the
 // context (told without tokenising it); names the field.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "engine/base/status_macros.h"
 #include "server/convert.h"
 #include "server/prompt.h"
@@ -16,11 +15,6 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kMaxTokenIds = 8 << 20;
-
-absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes) {
-  if (num_bytes <= kMaxTextBytes) return absl::OkStatus();
-  return InvalidField(field, absl::StrCat("found ", what, num_bytes, " bytes, expected at most ", kMaxTextBytes));
-}
 
 absl::Status Tokenized(const v1::TokenizeRequest& request, const ServedModel& model, v1::TokenizeResponse* response) {
   const bool add_special = !request.has_add_special_tokens() || request.add_special_tokens();

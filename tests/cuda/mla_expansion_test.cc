@@ -45,8 +45,8 @@ class Step {
 };
 
 MlaExpansion Begun(int32_t expand_from, int32_t pass_tokens, const std::vector<Rows>& sequences) {
-  MlaExpansion expansion;
-  expansion.SetLimits(expand_from, 1 << 14, 16, 1 << 10, pass_tokens);
+  MlaExpansion expansion(pass_tokens);
+  expansion.SetLimits(expand_from, 1 << 14, 16, 1 << 10);
   expansion.BeginStep(Step(sequences).view());
   return expansion;
 }
@@ -96,8 +96,8 @@ TEST(MlaExpansion, RandomStepsFitTheRoomThatWasReserved) {
   for (int round = 0; round < 300; ++round) {
     const int32_t max_seqs = up_to(12), longest = up_to(900), pass_tokens = up_to(700), heads = up_to(40);
     const int64_t max_context = up_to(max_seqs * longest);
-    MlaExpansion expansion;
-    expansion.SetLimits(up_to(50), max_context, max_seqs, longest, pass_tokens);
+    MlaExpansion expansion(pass_tokens);
+    expansion.SetLimits(up_to(50), max_context, max_seqs, longest);
     const MlaExpansion::Room room = expansion.RoomFor(heads);
     std::vector<Rows> sequences;
     for (int64_t left = max_context; left > 0 && int32_t(sequences.size()) < max_seqs;) {

@@ -346,7 +346,8 @@ TEST_F(ModelLoaderTest, GenerationDefaultsComeFromTheFileAndFromTheConfigBesideI
   EXPECT_EQ(Load(toy).eos_token_ids, (std::vector<int32_t>{0, 2, 4}));  // there is no 96
 
   for (const char* broken :
-       {R"({"eos_token_id": "end"})", R"({"repetition_penalty": 0})", R"({"do_sample": true, "top_p": 1.5})", "{"}) {
+       {R"({"eos_token_id": "end"})", R"({"repetition_penalty": 0})", R"({"repetition_penalty": 1e-7})",
+        R"({"do_sample": true, "top_p": 1.5})", "{"}) {
     std::ofstream(folder_ / "generation_config.json") << broken;
     const absl::Status status = LoadModel(Write(toy)).status();
     EXPECT_EQ(status.code(), kInvalidArgument) << broken;

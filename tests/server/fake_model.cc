@@ -123,7 +123,7 @@ absl::StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   return result;
 }
 
-std::shared_ptr<const Tokenizer> FakeTokenizer() {
+std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte) {
   // The tokenizer keeps pointing at the spellings.
   struct Owned {
     std::vector<std::string> spellings;
@@ -133,6 +133,7 @@ std::shared_ptr<const Tokenizer> FakeTokenizer() {
   for (int byte = 0; byte < 256; ++byte) {
     AppendUtf8(ByteLevelCharacter(uint8_t(byte)), &owned->spellings.emplace_back());
   }
+  if (!every_byte) owned->spellings.back() = "unused";
   for (const char* control : {"<|end|>", "<|start|>", "<|mark|>"}) owned->spellings.push_back(control);
   TokenizerSpec spec;
   spec.tokens.assign(owned->spellings.begin(), owned->spellings.end());

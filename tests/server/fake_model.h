@@ -60,7 +60,7 @@ class FakeModel {
   std::vector<Seen> seen_ ABSL_GUARDED_BY(mutex_);
 };
 
-std::shared_ptr<const Tokenizer> FakeTokenizer();
+std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte = true);
 
 // Wraps each message as <|start|>role:text<|mark|>.
 std::shared_ptr<const ChatTemplate> FakeChatTemplate();

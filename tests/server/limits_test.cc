@@ -152,6 +152,16 @@ TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
   EXPECT_EQ(response.token_ids_size(), (5 << 20) + 1);
 }
 
+TEST_F(LimitsTest, ATextWhoseTokensNobodyCanCountBeforehandIsBounded) {
+  Start(TestOptions(), [](ModelHost* host) { host->tokenizer = FakeTokenizer(/*every_byte=*/false); });
+  const grpc::Status status = Complete(Prompt(std::string((8 << 20) + 1, 'x')));
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "prompt");
+  EXPECT_NE(status.error_message().find("found 8388609 bytes, expected at most 8388608"), std::string::npos)
+      << status.error_message();
+  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
+}
+
 TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
   Start();
   constexpr int kNumTexts = 6;

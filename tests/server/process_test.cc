@@ -131,6 +131,23 @@ class SignalTest : public ServerTest {
     channel_ = NewChannel(child->ReadLine());
     return child;
   }
+
+  // Begins a drain under a stream, then sends `signal`: how the stream ends.
+  grpc::Status DrainAndSignal(Child* server, int signal) {
+    v1::StreamCompleteRequest request = StreamPrompt("abc");
+    request.mutable_options()->set_ignore_eos(true);
+    grpc::ClientContext context;
+    const auto stub = generation();
+    const auto reader = stub->StreamComplete(&context, request);
+    v1::StreamCompleteResponse event;
+    EXPECT_TRUE(reader->Read(&event));
+    server->Signal(SIGTERM);
+    WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
+    server->Signal(signal);
+    while (reader->Read(&event)) {
+    }
+    return reader->Finish();
+  }
 };
 
 TEST_F(SignalTest, SigtermWithNothingToDoEndsWithZero) {
@@ -179,37 +196,13 @@ TEST_F(SignalTest, DuringTheDrainDelayCallsAreStillTaken) {
 
 TEST_F(SignalTest, ASecondSignalSkipsTheWaits) {
   const auto server = Launch(0ms, 1h, 20ms);
-  v1::StreamCompleteRequest request = StreamPrompt("abc");
-  request.mutable_options()->set_ignore_eos(true);
-  grpc::ClientContext context;
-  const auto stub = generation();
-  const auto reader = stub->StreamComplete(&context, request);
-  v1::StreamCompleteResponse event;
-  ASSERT_TRUE(reader->Read(&event));
-  server->Signal(SIGTERM);
-  WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
-  server->Signal(SIGINT);
-  while (reader->Read(&event)) {
-  }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(DrainAndSignal(server.get(), SIGINT).error_code(), grpc::UNAVAILABLE);
   EXPECT_EQ(server->ExitCode(), 128 + SIGINT);
 }
 
 TEST_F(SignalTest, AnEngineThatFailsWhileDrainingEndsWithOne) {
   const auto server = Launch(0ms, 1h, 20ms);
-  v1::StreamCompleteRequest request = StreamPrompt("abc");
-  request.mutable_options()->set_ignore_eos(true);
-  grpc::ClientContext context;
-  const auto stub = generation();
-  const auto reader = stub->StreamComplete(&context, request);
-  v1::StreamCompleteResponse event;
-  ASSERT_TRUE(reader->Read(&event));
-  server->Signal(SIGTERM);
-  WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
-  server->Signal(SIGUSR1);
-  while (reader->Read(&event)) {
-  }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::INTERNAL);
+  EXPECT_EQ(DrainAndSignal(server.get(), SIGUSR1).error_code(), grpc::INTERNAL);
   EXPECT_EQ(server->ExitCode(), 1);
 }
 

@@ -11,6 +11,18 @@ using namespace std::chrono_literals;
 
 class StreamTest : public ServerTest {};
 
+// Of 3,000 tokens, with all that can be said of them: 10 MiB.
+void TakesAPromptInOneStep(ModelHost* host) {
+  host->engine.max_model_len = 4096;
+  host->engine.num_blocks = 512;
+  host->engine.max_num_batched_tokens = 4096;
+}
+v1::StreamCompleteRequest LongPromptLogprobs() {
+  v1::StreamCompleteRequest request = StreamPrompt(std::string(3000, 'x'), 2);
+  request.mutable_options()->set_prompt_logprobs(-1);
+  return request;
+}
+
 TEST_F(StreamTest, AClientThatDoesNotReadIsCutAndHoldsNothing) {
   Start(SmallBuffer());
   grpc::ClientContext context;
@@ -79,17 +91,11 @@ TEST_F(StreamTest, OthersAreNotHeldUpByAClientThatDoesNotRead) {
 TEST_F(StreamTest, AClientThatReadsIsNotCutForWhatOneStepBrings) {
   ServerOptions options = SmallBuffer();
   options.limits.max_logprobs = -1;
-  Start(options, [](ModelHost* host) {
-    host->engine.max_model_len = 4096;
-    host->engine.num_blocks = 512;
-    host->engine.max_num_batched_tokens = 4096;
-  });
+  Start(options, TakesAPromptInOneStep);
   // Ten events of 1 MiB at once; the client takes one now and then.
-  v1::StreamCompleteRequest request = StreamPrompt(std::string(3000, 'x'), 2);
-  request.mutable_options()->set_prompt_logprobs(-1);
   grpc::ClientContext context;
   const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
-  const auto reader = stub->StreamComplete(&context, request);
+  const auto reader = stub->StreamComplete(&context, LongPromptLogprobs());
   int num_entries = 0;
   v1::StreamCompleteResponse event;
   while (reader->Read(&event)) {
@@ -104,14 +110,8 @@ TEST_F(StreamTest, AClientThatReadsIsNotCutForWhatOneStepBrings) {
 TEST_F(StreamTest, LongPromptLogprobsComeInPortionsThatEveryClientTakes) {
   ServerOptions options = TestOptions();
   options.limits.max_logprobs = -1;
-  Start(options, [](ModelHost* host) {
-    host->engine.max_model_len = 4096;
-    host->engine.num_blocks = 512;
-    host->engine.max_num_batched_tokens = 4096;
-  });
-  v1::StreamCompleteRequest request = StreamPrompt(std::string(3000, 'x'), 2);
-  request.mutable_options()->set_prompt_logprobs(-1);
-  const auto result = StreamComplete(request);
+  Start(options, TakesAPromptInOneStep);
+  const auto result = StreamComplete(LongPromptLogprobs());
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
   int num_entries = 0;
   size_t largest = 0;

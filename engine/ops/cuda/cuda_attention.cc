@@ -184,8 +184,8 @@ void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args)
   const MlaExpansion::Run all = {0, context.num_tokens()};
   const std::span<const MlaExpansion::Run> runs =
       context.expansion.any() ? context.expansion.absorbed_runs() : std::span(&all, 1);
-  const auto row = [&](const void* rows, int32_t index, int64_t cols) {
-    return static_cast<std::byte*>(const_cast<void*>(rows)) + index * cols * context.element_bytes();
+  const auto row = [&](void* rows, int32_t index, int64_t cols) {
+    return static_cast<std::byte*>(rows) + index * cols * context.element_bytes();
   };
 
   for (const MlaExpansion::Run& run : runs) {

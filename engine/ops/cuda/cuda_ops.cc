@@ -33,10 +33,10 @@ constexpr int32_t kTrialRecordings = 4;
 class CudaOps : public Ops {
  public:
   CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options, std::unique_ptr<GemmLibrary> library)
-      : options_(options),
-        context_(std::move(device), options.activations),
+      : context_(std::move(device), options.activations),
         loader_(context_.device(), options.activations, options.num_threads) {
     SLUICE_CHECK((library != nullptr) == (options.gemm_library_from != INT32_MAX));
+    context_.expansion = MlaExpansion(options.mla_pass_tokens);
     if (library != nullptr) context_.route = GemmRoute(std::move(library), options.gemm_library_from);
   }
 
@@ -90,7 +90,7 @@ class CudaOps : public Ops {
     context_.vocab_size = limits.vocab_size;
     context_.max_context_tokens = limits.max_context_tokens;
     context_.expansion.SetLimits(limits.mla_expand_from, limits.max_context_tokens, limits.max_seqs,
-                                 limits.max_blocks_per_seq * kv.block_size, options_.mla_pass_tokens);
+                                 limits.max_blocks_per_seq * kv.block_size);
     num_kv_groups_ = limits.num_kv_groups;
     SLUICE_RETURN_IF_ERROR(loader_.Finish());
     if (loader_.widened_bytes() > 0 && context_.element() == cuda::Element::kBF16) {
@@ -340,7 +340,6 @@ class CudaOps : public Ops {
     cuda::LaunchEmbed(args, context_.stream());
   }
 
-  const CudaOpsOptions options_;
   CudaContext context_;
   WeightLoader loader_;
   CudaAttention attention_;

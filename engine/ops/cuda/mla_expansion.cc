@@ -15,11 +15,12 @@ int32_t Blocks(int64_t tokens) {
 
 }  // namespace
 
+MlaExpansion::MlaExpansion(int32_t pass_tokens) : pass_blocks_(Blocks(pass_tokens)) { SLUICE_CHECK(pass_tokens > 0); }
+
 void MlaExpansion::SetLimits(int32_t expand_from, int64_t max_context_tokens, int32_t max_seqs,
-                             int32_t max_sequence_tokens, int32_t pass_tokens) {
-  SLUICE_CHECK(expand_from > 0 && pass_tokens > 0);
+                             int32_t max_sequence_tokens) {
+  SLUICE_CHECK(expand_from > 0);
   expand_from_ = expand_from;
-  pass_blocks_ = Blocks(pass_tokens);
   most_blocks_ = Blocks(max_context_tokens) + max_seqs;  // each has a last one that may not be full
   sequence_blocks_ = Blocks(max_sequence_tokens);
 }

@@ -35,9 +35,11 @@ class MlaExpansion {
   static constexpr int32_t kPassTokens = 1 << 14;
   static constexpr int32_t kPassHeads = 16;  // of a pass of so many tokens, more of a smaller one
 
-  // expand_from: MlaAttentionArgs; INT32_MAX: never. Passes are of up to `pass_tokens`, or of one longer sequence.
-  void SetLimits(int32_t expand_from, int64_t max_context_tokens, int32_t max_seqs, int32_t max_sequence_tokens,
-                 int32_t pass_tokens = kPassTokens);
+  // Passes are of up to `pass_tokens`, or of one longer sequence.
+  explicit MlaExpansion(int32_t pass_tokens = kPassTokens);
+
+  // expand_from: MlaAttentionArgs; INT32_MAX: never.
+  void SetLimits(int32_t expand_from, int64_t max_context_tokens, int32_t max_seqs, int32_t max_sequence_tokens);
   int32_t expand_from() const { return expand_from_; }
 
   void BeginStep(const BatchView& batch);
@@ -60,8 +62,8 @@ class MlaExpansion {
  private:
   void AddAbsorbed(int32_t first, int32_t count);
 
+  int32_t pass_blocks_;
   int32_t expand_from_ = INT32_MAX;
-  int32_t pass_blocks_ = 0;
   int32_t most_blocks_ = 0;      // of all sequences of a step
   int32_t sequence_blocks_ = 0;  // of one
   bool any_ = false;
