@@ -5,9 +5,7 @@
 
 namespace sluice {
 
-grpc::ServerUnaryReactor* AdminService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                      const v1::GetServerInfoRequest*,
-                                                      v1::GetServerInfoResponse* response) {
+void AdminService::Describe(v1::GetServerInfoResponse* response) const {
   response->set_version(Version());
   response->mutable_start_time()->set_seconds(desk_.start_time_ns / 1000000000);
   response->mutable_start_time()->set_nanos(int32_t(desk_.start_time_ns % 1000000000));
@@ -26,11 +24,9 @@ grpc::ServerUnaryReactor* AdminService::GetServerInfo(grpc::CallbackServerContex
     response->set_max_queued_requests(uint32_t(host.engine.max_queued_requests));
     response->set_max_queued_tokens(uint64_t(host.engine.max_queued_tokens));
   }
-  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
 }
 
-grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context, const v1::GetLoadRequest*,
-                                                v1::GetLoadResponse* response) {
+void AdminService::Load(v1::GetLoadResponse* response) const {
   if (const ServedModel* model = desk_.model.load(); model != nullptr) {
     const EngineStats stats = model->engine().Stats();
     response->set_running(uint32_t(stats.num_running));
@@ -45,16 +41,39 @@ grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* con
     response->set_preemptions(uint64_t(stats.num_preemptions));
   }
   response->set_draining(desk_.health.phase() >= HealthState::Phase::kDraining);
-  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
 }
 
-grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest*,
-                                              v1::DrainResponse* response) {
-  begin_drain_();
-  if (const ServedModel* model = desk_.model.load(); model != nullptr) {
-    response->set_running(uint32_t(model->engine().Stats().num_running));
-  }
-  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
+grpc::ServerUnaryReactor* AdminService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  const auto answer = [this](const v1::GetServerInfoRequest&, v1::GetServerInfoResponse* info) {
+    Describe(info);
+    return absl::OkStatus();
+  };
+  return AnswerUnary<v1::GetServerInfoRequest, v1::GetServerInfoResponse>(context, request, response,
+                                                                          desk_.request_limits(), &desk_.metrics, answer);
+}
+
+grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                grpc::ByteBuffer* response) {
+  const auto answer = [this](const v1::GetLoadRequest&, v1::GetLoadResponse* load) {
+    Load(load);
+    return absl::OkStatus();
+  };
+  return AnswerUnary<v1::GetLoadRequest, v1::GetLoadResponse>(context, request, response, desk_.request_limits(),
+                                                              &desk_.metrics, answer);
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                              grpc::ByteBuffer* response) {
+  const auto answer = [this](const v1::DrainRequest&, v1::DrainResponse* drained) {
+    begin_drain_();
+    if (const ServedModel* model = desk_.model.load(); model != nullptr) {
+      drained->set_running(uint32_t(model->engine().Stats().num_running));
+    }
+    return absl::OkStatus();
+  };
+  return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(context, request, response, desk_.request_limits(),
+                                                          &desk_.metrics, answer);
 }
 
 }  // namespace sluice

@@ -8,20 +8,27 @@
 
 namespace sluice {
 
-class AdminService final : public v1::AdminService::CallbackService {
+// Takes bytes: see request_message.h.
+using RawAdminService = v1::AdminService::WithRawCallbackMethod_GetServerInfo<
+    v1::AdminService::WithRawCallbackMethod_GetLoad<v1::AdminService::WithRawCallbackMethod_Drain<v1::AdminService::Service>>>;
+
+class AdminService final : public RawAdminService {
  public:
   // `desk` outlives the service. `begin_drain` returns at once.
   AdminService(FrontDesk* desk, std::function<void()> begin_drain)
       : desk_(*desk), begin_drain_(std::move(begin_drain)) {}
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,
-                                          v1::GetServerInfoResponse* response) override;
-  grpc::ServerUnaryReactor* GetLoad(grpc::CallbackServerContext* context, const v1::GetLoadRequest* request,
-                                    v1::GetLoadResponse* response) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
-                                  v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetLoad(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
 
  private:
+  void Describe(v1::GetServerInfoResponse* response) const;
+  void Load(v1::GetLoadResponse* response) const;
+
   FrontDesk& desk_;
   const std::function<void()> begin_drain_;
 };

@@ -21,15 +21,18 @@ namespace sluice {
 
 class Call {
  public:
-  // `cancel_key`: the caller's own request_id, empty if CancelRequest knows the call by its server id only.
-  Call(CallIdentity identity, std::string cancel_key, std::optional<int64_t> deadline_ns,
+  // `peer`: the connection that the call came by. `cancel_key`: the caller's own request_id, empty if CancelRequest
+  // knows the call by its server id only.
+  Call(CallIdentity identity, std::string peer, std::string cancel_key, std::optional<int64_t> deadline_ns,
        std::shared_ptr<ReplySink> reply)
       : identity_(std::move(identity)),
+        peer_(std::move(peer)),
         cancel_key_(std::move(cancel_key)),
         deadline_ns_(deadline_ns),
         reply_(std::move(reply)) {}
 
   const CallIdentity& identity() const { return identity_; }
+  const std::string& peer() const { return peer_; }
   const std::string& cancel_key() const { return cancel_key_; }
   std::optional<int64_t> deadline_ns() const { return deadline_ns_; }
   ReplySink& reply() const { return *reply_; }
@@ -50,6 +53,7 @@ class Call {
 
  private:
   const CallIdentity identity_;
+  const std::string peer_;
   const std::string cancel_key_;
   const std::optional<int64_t> deadline_ns_;
   const std::shared_ptr<ReplySink> reply_;

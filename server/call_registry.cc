@@ -10,7 +10,7 @@ namespace sluice {
 absl::Status CallRegistry::Add(const std::shared_ptr<Call>& call) {
   MutexLock lock(&mutex_);
   const std::string& key = call->cancel_key();
-  if (!key.empty() && !by_cancel_key_.emplace(key, call).second) {
+  if (!key.empty() && !by_cancel_key_.emplace(std::pair(call->peer(), key), call).second) {
     return CallError(absl::StatusCode::kAlreadyExists, kReasonRequestIdInUse,
                      absl::StrCat("request_id: ", Quoted(key), " is the id of a call in progress; choose another"));
   }
@@ -26,7 +26,7 @@ void CallRegistry::Remove(const Call& call) {
   if (it == by_server_id_.end()) return;
   removed = std::move(it->second);
   by_server_id_.erase(it);
-  if (!call.cancel_key().empty()) by_cancel_key_.erase(call.cancel_key());
+  if (!call.cancel_key().empty()) by_cancel_key_.erase({call.peer(), call.cancel_key()});
   if (empty()) empty_.NotifyAll();
 }
 
@@ -36,9 +36,9 @@ void CallRegistry::CloseReply(const std::string& server_request_id) {
   if (empty()) empty_.NotifyAll();
 }
 
-std::shared_ptr<Call> CallRegistry::Find(const std::string& id) const {
+std::shared_ptr<Call> CallRegistry::Find(const std::string& peer, const std::string& id) const {
   MutexLock lock(&mutex_);
-  if (const auto it = by_cancel_key_.find(id); it != by_cancel_key_.end()) return it->second;
+  if (const auto it = by_cancel_key_.find({peer, id}); it != by_cancel_key_.end()) return it->second;
   if (const auto it = by_server_id_.find(id); it != by_server_id_.end()) return it->second;
   return nullptr;
 }

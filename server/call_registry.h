@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,15 +19,16 @@ namespace sluice {
 // Thread-safe.
 class CallRegistry {
  public:
-  // From now on the call is in progress and its reply is open. ALREADY_EXISTS: a call in progress has the same
-  // cancel_key.
+  // From now on the call is in progress and its reply is open. ALREADY_EXISTS: a call in progress of the
+  // same peer has the same cancel_key.
   absl::Status Add(const std::shared_ptr<Call>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ignores a call that is not there any more. Its reply stays open.
   void Remove(const Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing more will be written for the call of this id; ignored if its reply is not open.
   void CloseReply(const std::string& server_request_id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // By cancel_key or server_request_id; null if there is none.
-  std::shared_ptr<Call> Find(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A call of `peer` by its cancel_key, or of anybody by its server_request_id; null if there is none. A key that one
+  // client has chosen means nothing to another: it may be guessed.
+  std::shared_ptr<Call> Find(const std::string& peer, const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<std::shared_ptr<Call>> All() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -41,7 +43,8 @@ class CallRegistry {
   mutable Mutex mutex_;
   mutable CondVar empty_;
   absl::flat_hash_map<std::string, std::shared_ptr<Call>> by_server_id_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, std::shared_ptr<Call>> by_cancel_key_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::pair<std::string, std::string>, std::shared_ptr<Call>> by_cancel_key_
+      ABSL_GUARDED_BY(mutex_);  // {peer, key}
   absl::flat_hash_set<std::string> open_replies_ ABSL_GUARDED_BY(mutex_);  // server ids
 };
 

@@ -12,6 +12,7 @@
 #include "server/ingress.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/request_message.h"
 #include "server/served_model.h"
 
 namespace sluice {
@@ -28,6 +29,10 @@ struct FrontDesk {
 
   // UNAVAILABLE with its reason while there is no model, or while nothing new is taken.
   absl::StatusOr<ServedModel*> ModelForCall() const;
+
+  RequestLimits request_limits() const {
+    return {.max_bytes = options.limits.max_request_bytes, .accept_compression = options.limits.accept_compression};
+  }
 
   static constexpr int kIngressThreads = 2;
 

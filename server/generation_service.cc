@@ -58,25 +58,30 @@ std::vector<Request> EngineRequests(const std::shared_ptr<Call>& call) {
 }  // namespace
 
 template <class Request, class Reactor>
-void GenerationService::Begin(grpc::CallbackServerContext* context, const Request& request,
+void GenerationService::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
                               const std::shared_ptr<Reactor>& reactor) {
   const int64_t now_ns = desk_.clock.NowNs();
+  // Shared by nobody: std::function wants to be copied.
+  const auto request = std::make_shared<Request>();
+  int64_t memory_bytes = 0;
+  absl::Status readable = ReadRequest(bytes, desk_.request_limits(), request.get(), &memory_bytes);
+  if (readable.ok()) readable = internal::CheckRequestId(request->request_id());
   CallIdentity identity;
   identity.server_request_id = NewServerRequestId();
-  const absl::Status id_status = internal::CheckRequestId(request.request_id());
-  std::string cancel_key = id_status.ok() ? request.request_id() : "";
+  std::string cancel_key = readable.ok() ? request->request_id() : "";
   identity.request_id = cancel_key.empty() ? HeaderRequestId(*context) : cancel_key;
   if (identity.request_id.empty()) identity.request_id = identity.server_request_id;
   identity.arrival_ns = now_ns;
   identity.create_time_ns = FrontDesk::NowSinceEpochNs();
-  identity.metadata.assign(request.metadata().begin(), request.metadata().end());
-  identity.user = request.user();
+  identity.metadata.assign(request->metadata().begin(), request->metadata().end());
+  identity.user = request->user();
   identity.model = desk_.options.model.names.front();
   const std::string request_id = identity.request_id, server_request_id = identity.server_request_id;
 
-  const auto call = std::make_shared<Call>(std::move(identity), std::move(cancel_key),
+  const auto call = std::make_shared<Call>(std::move(identity), context->peer(), std::move(cancel_key),
                                            DeadlineNs(context->raw_deadline(), now_ns), reactor);
   reactor->SetOptions({.request_id = request_id,
+                       .server_request_id = server_request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
                        .max_answer_bytes = size_t(desk_.options.limits.max_answer_bytes),
                        .metrics = &desk_.metrics,
@@ -84,18 +89,15 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const Reques
                          if (const auto call = weak.lock()) OnClientGone(call, why);
                        },
                        .on_over = [this, server_request_id] { desk_.calls.CloseReply(server_request_id); }});
-  if (!id_status.ok()) return Refuse(call, id_status);
+  if (!readable.ok()) return Refuse(call, readable);
   const auto model = desk_.ModelForCall();
   if (!model.ok()) return Refuse(call, model.status());
-  if (absl::Status status = (*model)->CheckName(request.model()); !status.ok()) return Refuse(call, status);
+  if (absl::Status status = (*model)->CheckName(request->model()); !status.ok()) return Refuse(call, status);
   if (absl::Status status = desk_.calls.Add(call); !status.ok()) return Refuse(call, status);
-  // A copy: gRPC frees the request as soon as the client has left.
-  auto copy = std::make_shared<const Request>(request);
-  const absl::Status posted =
-      desk_.ingress.Post(int64_t(request.ByteSizeLong()), [this, copy, model = *model, call]() mutable {
-        absl::Status status = Submit(*copy, model, call);
-        if (!status.ok()) Refuse(call, status);
-      });
+  const absl::Status posted = desk_.ingress.Post(memory_bytes, [this, request, model = *model, call] {
+    absl::Status status = Submit(*request, model, call);
+    if (!status.ok()) Refuse(call, status);
+  });
   if (!posted.ok()) Refuse(call, posted);
 }
 
@@ -141,51 +143,57 @@ void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGo
 }
 
 grpc::ServerUnaryReactor* GenerationService::Complete(grpc::CallbackServerContext* context,
-                                                      const v1::CompleteRequest* request,
-                                                      v1::CompleteResponse* response) {
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   const auto reactor = UnaryReactor<v1::CompleteResponse>::Create(context, response);
-  Begin(context, *request, reactor);
+  Begin<v1::CompleteRequest>(context, request, reactor);
   return reactor.get();
 }
 
-grpc::ServerWriteReactor<v1::StreamCompleteResponse>* GenerationService::StreamComplete(
-    grpc::CallbackServerContext* context, const v1::StreamCompleteRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::StreamComplete(grpc::CallbackServerContext* context,
+                                                                              const grpc::ByteBuffer* request) {
   const auto reactor = StreamReactor<v1::StreamCompleteResponse>::Create(context);
-  Begin(context, *request, reactor);
+  Begin<v1::StreamCompleteRequest>(context, request, reactor);
   return reactor.get();
 }
 
-grpc::ServerUnaryReactor* GenerationService::Chat(grpc::CallbackServerContext* context, const v1::ChatRequest* request,
-                                                  v1::ChatResponse* response) {
+grpc::ServerUnaryReactor* GenerationService::Chat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
   const auto reactor = UnaryReactor<v1::ChatResponse>::Create(context, response);
-  Begin(context, *request, reactor);
+  Begin<v1::ChatRequest>(context, request, reactor);
   return reactor.get();
 }
 
-grpc::ServerWriteReactor<v1::StreamChatResponse>* GenerationService::StreamChat(grpc::CallbackServerContext* context,
-                                                                                const v1::StreamChatRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::StreamChat(grpc::CallbackServerContext* context,
+                                                                          const grpc::ByteBuffer* request) {
   const auto reactor = StreamReactor<v1::StreamChatResponse>::Create(context);
-  Begin(context, *request, reactor);
+  Begin<v1::StreamChatRequest>(context, request, reactor);
   return reactor.get();
 }
 
 grpc::ServerUnaryReactor* GenerationService::CancelRequest(grpc::CallbackServerContext* context,
-                                                           const v1::CancelRequestRequest* request,
-                                                           v1::CancelRequestResponse*) {
-  if (request->request_id().empty()) {
-    return FinishUnary(context, InvalidField("request_id", "found nothing, expected the id of a call"), &desk_.metrics);
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  const auto answer = [&](const v1::CancelRequestRequest& asked, v1::CancelRequestResponse*) {
+    return Cancel(asked, context->peer());
+  };
+  return AnswerUnary<v1::CancelRequestRequest, v1::CancelRequestResponse>(context, request, response,
+                                                                          desk_.request_limits(), &desk_.metrics, answer);
+}
+
+absl::Status GenerationService::Cancel(const v1::CancelRequestRequest& request, const std::string& peer) {
+  if (request.request_id().empty()) {
+    return InvalidField("request_id", "found nothing, expected the id of a call");
   }
-  const std::shared_ptr<Call> call = desk_.calls.Find(request->request_id());
+  const std::shared_ptr<Call> call = desk_.calls.Find(peer, request.request_id());
   if (call == nullptr) {
-    return FinishUnary(
-        context,
-        CallError(absl::StatusCode::kNotFound, kReasonRequestNotFound,
-                  absl::StrCat("request_id: no call ", Quoted(request->request_id()), " is in progress")),
-        &desk_.metrics);
+    return CallError(absl::StatusCode::kNotFound, kReasonRequestNotFound,
+                     absl::StrCat("request_id: no call ", Quoted(request.request_id()),
+                                  " of this connection is in progress; from another connection a call is cancelled by "
+                                  "its server_request_id"));
   }
   call->Stop(FinishReason::kCancelled,
              CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the call was cancelled by CancelRequest"));
-  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
+  return absl::OkStatus();
 }
 
 }  // namespace sluice

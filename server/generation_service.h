@@ -9,26 +9,33 @@
 
 namespace sluice {
 
-class GenerationService final : public v1::GenerationService::CallbackService {
+// Takes bytes: see request_message.h.
+using RawGenerationService = v1::GenerationService::WithRawCallbackMethod_Complete<
+    v1::GenerationService::WithRawCallbackMethod_StreamComplete<v1::GenerationService::WithRawCallbackMethod_Chat<
+        v1::GenerationService::WithRawCallbackMethod_StreamChat<
+            v1::GenerationService::WithRawCallbackMethod_CancelRequest<v1::GenerationService::Service>>>>>;
+
+class GenerationService final : public RawGenerationService {
  public:
   // `desk` outlives the service.
   explicit GenerationService(FrontDesk* desk) : desk_(*desk) {}
 
-  grpc::ServerUnaryReactor* Complete(grpc::CallbackServerContext* context, const v1::CompleteRequest* request,
-                                     v1::CompleteResponse* response) override;
-  grpc::ServerWriteReactor<v1::StreamCompleteResponse>* StreamComplete(
-      grpc::CallbackServerContext* context, const v1::StreamCompleteRequest* request) override;
-  grpc::ServerUnaryReactor* Chat(grpc::CallbackServerContext* context, const v1::ChatRequest* request,
-                                 v1::ChatResponse* response) override;
-  grpc::ServerWriteReactor<v1::StreamChatResponse>* StreamChat(grpc::CallbackServerContext* context,
-                                                               const v1::StreamChatRequest* request) override;
-  grpc::ServerUnaryReactor* CancelRequest(grpc::CallbackServerContext* context, const v1::CancelRequestRequest* request,
-                                          v1::CancelRequestResponse* response) override;
+  grpc::ServerUnaryReactor* Complete(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamComplete(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Chat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamChat(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* CancelRequest(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
 
  private:
-  // Makes a Call of a request and passes it to ingress, or closes it.
+  // Makes a Call of the bytes of a Request and passes it to ingress, or closes it.
   template <class Request, class Reactor>
-  void Begin(grpc::CallbackServerContext* context, const Request& request, const std::shared_ptr<Reactor>& reactor);
+  void Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+             const std::shared_ptr<Reactor>& reactor);
 
   // On an ingress thread: from the request to the engine's queue.
   template <class Request>
@@ -36,6 +43,7 @@ class GenerationService final : public v1::GenerationService::CallbackService {
 
   // Ends a call that the engine does not know.
   void Refuse(const std::shared_ptr<Call>& call, const absl::Status& status);
+  absl::Status Cancel(const v1::CancelRequestRequest& request, const std::string& peer);
   void OnClientGone(const std::shared_ptr<Call>& call, ClientGone why);
 
   FrontDesk& desk_;

@@ -24,14 +24,19 @@ ServingStatus StatusOf(const HealthState& health, const std::string& service) {
 }
 
 // Sends the state whenever it differs from the last one sent. Shared, because a change may be told while gRPC ends it.
-class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
+class WatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                            public std::enable_shared_from_this<WatchReactor> {
  public:
-  static WatchReactor* Start(HealthState* health, const std::string& service) {
+  // One that ends with `refused` unless that is OK.
+  static WatchReactor* Start(HealthState* health, const std::string& service, const absl::Status& refused) {
     auto reactor = std::shared_ptr<WatchReactor>(new WatchReactor(health, service));
     {
       MutexLock lock(&reactor->mutex_);
       reactor->self_ = reactor;
+      if (!refused.ok()) {
+        reactor->FinishLocked(refused);
+        return reactor.get();
+      }
       reactor->subscription_ = health->Subscribe([weak = std::weak_ptr<WatchReactor>(reactor)] {
         if (const auto reactor = weak.lock()) reactor->Update();
       });
@@ -71,7 +76,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     const ServingStatus status = StatusOf(health_, service_);
     if (writing_ || status == last_sent_) return;
     last_sent_ = status;
-    response_.set_status(status);
+    HealthCheckResponse response;
+    response.set_status(status);
+    response_ = ToBytes(response);
     writing_ = true;
     StartWrite(&response_);
   }
@@ -86,9 +93,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   const std::string service_;
 
   Mutex mutex_;
-  int subscription_ ABSL_GUARDED_BY(mutex_) = 0;
+  int subscription_ ABSL_GUARDED_BY(mutex_) = -1;
   std::shared_ptr<WatchReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
-  HealthCheckResponse response_ ABSL_GUARDED_BY(mutex_);
+  grpc::ByteBuffer response_ ABSL_GUARDED_BY(mutex_);
   std::optional<ServingStatus> last_sent_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
@@ -96,23 +103,31 @@ class WatchReactor final : public grpc::ServerWriteReactor<HealthCheckResponse>,
 
 }  // namespace
 
-grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context, const HealthCheckRequest* request,
-                                               HealthCheckResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const ServingStatus status = StatusOf(health_, request->service());
-  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
-    reactor->Finish(ToGrpcStatus(CallError(absl::StatusCode::kNotFound, kReasonServiceUnknown,
-                                           absl::StrCat("service: ", Quoted(request->service()), " is not known"))));
-    return reactor;
+grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                               grpc::ByteBuffer* response) {
+  HealthCheckRequest asked;
+  int64_t memory_bytes = 0;
+  absl::Status status = ReadRequest(request, limits_, &asked, &memory_bytes);
+  HealthCheckResponse answer;
+  if (status.ok()) {
+    answer.set_status(StatusOf(health_, asked.service()));
+    if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
+      status = CallError(absl::StatusCode::kNotFound, kReasonServiceUnknown,
+                         absl::StrCat("service: ", Quoted(asked.service()), " is not known"));
+    }
   }
-  response->set_status(status);
-  reactor->Finish(grpc::Status::OK);
+  if (status.ok()) *response = ToBytes(answer);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext*,
-                                                                    const HealthCheckRequest* request) {
-  return WatchReactor::Start(&health_, request->service());
+grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
+                                                                 const grpc::ByteBuffer* request) {
+  HealthCheckRequest asked;
+  int64_t memory_bytes = 0;
+  const absl::Status status = ReadRequest(request, limits_, &asked, &memory_bytes);
+  return WatchReactor::Start(&health_, asked.service(), status);
 }
 
 }  // namespace sluice

@@ -4,23 +4,28 @@
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/health_state.h"
+#include "server/request_message.h"
 
 namespace sluice {
 
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+// Takes bytes: see request_message.h.
+using RawHealthService = grpc::health::v1::Health::WithRawCallbackMethod_Check<
+    grpc::health::v1::Health::WithRawCallbackMethod_Watch<grpc::health::v1::Health::Service>>;
+
+class HealthService final : public RawHealthService {
  public:
   // `health` outlives the service.
-  explicit HealthService(HealthState* health) : health_(*health) {}
+  HealthService(HealthState* health, const RequestLimits& limits) : health_(*health), limits_(limits) {}
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* response) override;
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
   // Ends with UNAVAILABLE when the server stops.
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* context, const grpc::health::v1::HealthCheckRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request) override;
 
  private:
   HealthState& health_;
+  const RequestLimits limits_;
 };
 
 }  // namespace sluice

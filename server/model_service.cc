@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
 #include "server/convert.h"
 #include "server/status.h"
 #include "server/unary_call.h"
@@ -56,17 +57,25 @@ void ModelService::Describe(v1::Model* model) const {
   *model->mutable_sampling_defaults() = ResolvedDefaults(host.defaults);
 }
 
-grpc::ServerUnaryReactor* ModelService::ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*,
-                                                   v1::ListModelsResponse* response) {
-  Describe(response->add_models());
-  return FinishUnary(context, absl::OkStatus(), &desk_.metrics);
+grpc::ServerUnaryReactor* ModelService::ListModels(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  const auto answer = [this](const v1::ListModelsRequest&, v1::ListModelsResponse* list) {
+    Describe(list->add_models());
+    return absl::OkStatus();
+  };
+  return AnswerUnary<v1::ListModelsRequest, v1::ListModelsResponse>(context, request, response, desk_.request_limits(),
+                                                                    &desk_.metrics, answer);
 }
 
-grpc::ServerUnaryReactor* ModelService::GetModel(grpc::CallbackServerContext* context,
-                                                 const v1::GetModelRequest* request, v1::GetModelResponse* response) {
-  const absl::Status found = CheckModelName(request->model(), desk_.options.model.names);
-  if (found.ok()) Describe(response->mutable_model());
-  return FinishUnary(context, found, &desk_.metrics);
+grpc::ServerUnaryReactor* ModelService::GetModel(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
+  const auto answer = [this](const v1::GetModelRequest& asked, v1::GetModelResponse* found) {
+    SLUICE_RETURN_IF_ERROR(CheckModelName(asked.model(), desk_.options.model.names));
+    Describe(found->mutable_model());
+    return absl::OkStatus();
+  };
+  return AnswerUnary<v1::GetModelRequest, v1::GetModelResponse>(context, request, response, desk_.request_limits(),
+                                                                &desk_.metrics, answer);
 }
 
 }  // namespace sluice

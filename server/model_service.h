@@ -6,15 +6,19 @@
 
 namespace sluice {
 
-class ModelService final : public v1::ModelService::CallbackService {
+// Takes bytes: see request_message.h.
+using RawModelService = v1::ModelService::WithRawCallbackMethod_ListModels<
+    v1::ModelService::WithRawCallbackMethod_GetModel<v1::ModelService::Service>>;
+
+class ModelService final : public RawModelService {
  public:
   // `desk` outlives the service.
   explicit ModelService(FrontDesk* desk) : desk_(*desk) {}
 
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
-                                       v1::ListModelsResponse* response) override;
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
 
  private:
   void Describe(v1::Model* model) const;

@@ -30,11 +30,11 @@ struct RawFlags {
               gemm_library_from = "never";
   std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
               max_queued_tokens = "1048576", max_logprobs = "20";
-  std::string max_request_bytes = "64MiB", max_stream_buffer = "4MiB";
+  std::string max_request_bytes = "4MiB", max_stream_buffer = "4MiB", grpc_memory = "256MiB";
   std::string keepalive_time = "30s", keepalive_timeout = "10s";
   std::string drain_delay = "0s", drain_timeout = "30s", watchdog_timeout = "120s";
   std::string log_level = "info";
-  bool vllm_metrics = false, no_reflection = false;
+  bool vllm_metrics = false, no_reflection = false, accept_compression = false;
 };
 
 void Declare(CLI::App* app, RawFlags* raw) {
@@ -89,7 +89,13 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "Tokens that may wait, in prompts and in output that is to be computed anew; more are refused.", limits, "N");
   add("--max-logprobs", &raw->max_logprobs, "Log-probabilities that a request may ask for; -1: the whole vocabulary.",
       limits, "N");
-  add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request.", limits, "BYTES");
+  add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request; a larger one is refused.", limits,
+      "BYTES");
+  app->add_flag("--accept-compression", raw->accept_compression,
+                "Accept requests that are compressed by gzip or deflate; --max-request-bytes counts them inflated.")
+      ->group(limits);
+  add("--grpc-memory", &raw->grpc_memory,
+      "Memory of gRPC for requests that arrive; when it is used up, the largest are refused.", limits, "BYTES");
   add("--max-stream-buffer", &raw->max_stream_buffer, "Output that may wait for one client before its stream is cut.",
       limits, "BYTES");
 
@@ -246,6 +252,7 @@ absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {
   SLUICE_RETURN_IF_ERROR(IntFlag("--max-logprobs", raw.max_logprobs, -1, kMany, &limits->max_logprobs));
   SLUICE_RETURN_IF_ERROR(
       BytesFlag("--max-request-bytes", raw.max_request_bytes, 1 << 10, int64_t{1} << 30, &limits->max_request_bytes));
+  limits->accept_compression = raw.accept_compression;
   return BytesFlag("--max-stream-buffer", raw.max_stream_buffer, 1 << 10, int64_t{1} << 30,
                    &limits->max_stream_buffer_bytes);
 }
@@ -269,6 +276,8 @@ absl::Status ReadNetwork(const RawFlags& raw, NetworkOptions* network) {
   SLUICE_RETURN_IF_ERROR(DurationFlag("--grpc-keepalive-timeout", raw.keepalive_timeout, absl::Milliseconds(100),
                                       &network->keepalive_timeout));
   network->reflection = !raw.no_reflection;
+  SLUICE_RETURN_IF_ERROR(
+      BytesFlag("--grpc-memory", raw.grpc_memory, 16 << 20, int64_t{1} << 40, &network->grpc_memory_bytes));
   return absl::OkStatus();
 }
 

@@ -33,7 +33,8 @@ struct LimitOptions {
   int32_t max_queued_requests = 1024;
   int64_t max_queued_tokens = 1 << 20;
   int32_t max_logprobs = 20;                  // -1: the whole vocabulary
-  int64_t max_request_bytes = 64 << 20;       // of one gRPC message
+  int64_t max_request_bytes = 4 << 20;        // of one gRPC message, inflated
+  bool accept_compression = false;            // of requests
   int64_t max_stream_buffer_bytes = 4 << 20;  // output that may wait for one client
   int64_t max_answer_bytes = 256 << 20;       // of a unary call; not a flag
 };
@@ -46,6 +47,7 @@ struct NetworkOptions {
   std::chrono::milliseconds keepalive_time{30000};     // between pings of a quiet connection
   std::chrono::milliseconds keepalive_timeout{10000};  // without an answer to one
   bool reflection = true;
+  int64_t grpc_memory_bytes = 256 << 20;  // of gRPC, for what arrives
 };
 
 struct LifecycleOptions {

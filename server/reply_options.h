@@ -16,7 +16,8 @@ enum class ClientGone {
 };
 
 struct ReplyOptions {
-  std::string request_id;        // sent as x-request-id
+  std::string request_id;         // sent as x-request-id
+  std::string server_request_id;  // sent as x-server-request-id with the first output
   size_t max_pending_bytes = 0;  // of output that waits for the client; more cuts the stream
   size_t max_answer_bytes = 0;   // of a unary answer; more cuts the call
   Metrics* metrics = nullptr;    // outlives the reactor

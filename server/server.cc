@@ -1,9 +1,11 @@
 #include "server/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -31,6 +33,8 @@ constexpr int kSpareStreams = 1024;
 constexpr int kMinClientPingMs = 10000;
 // For the last messages to be written, once all calls have ended or been cut.
 constexpr std::chrono::seconds kFlushTime{1};
+// gRPC refuses a message of so many times the largest request, in its own words.
+constexpr int64_t kMaxMessages = 4;
 constexpr absl::string_view kLoopback = "127.0.0.1";
 
 std::string HostPort(absl::string_view host, int port) {
@@ -47,7 +51,10 @@ absl::StatusOr<GrpcServer> StartGrpc(absl::string_view flag, absl::string_view h
                                      const ServerOptions& options, const std::vector<grpc::Service*>& services) {
   const auto milliseconds = [](std::chrono::milliseconds time) { return int(time.count()); };
   grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(int(options.limits.max_request_bytes));
+  // Services take bytes and judge them themselves (request_message.h). gRPC's own limit is for reflection.
+  builder.SetMaxReceiveMessageSize(int(std::min<int64_t>(kMaxMessages * options.limits.max_request_bytes, INT32_MAX)));
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(size_t(options.network.grpc_memory_bytes)));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              options.limits.max_num_seqs + options.limits.max_queued_requests + kSpareStreams);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.network.keepalive_time));
@@ -87,8 +94,8 @@ class Server::Impl {
         tokenizer_(&desk_),
         model_service_(&desk_),
         admin_(&desk_, [this] { BeginDrain(); }),
-        health_(&desk_.health),
-        admin_health_(&desk_.health) {
+        health_(&desk_.health, desk_.request_limits()),
+        admin_health_(&desk_.health, desk_.request_limits()) {
     desk_.metrics.SetSource([this] { return Snapshot(); });
   }
   ~Impl() { Stop(); }

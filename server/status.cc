@@ -34,9 +34,11 @@ void SetPayload(absl::Status* status, absl::string_view url, const Message& mess
   status->SetPayload(url, absl::Cord(message.SerializeAsString()));
 }
 
-// Another try of a call whose answer is too large would only repeat the work.
+// Another try of a call whose request or answer is too large would only repeat the work.
 bool QueueIsFull(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kResourceExhausted && ReasonOf(status) != kReasonAnswerTooLarge;
+  const auto reason = ReasonOf(status);
+  return status.code() == absl::StatusCode::kResourceExhausted && reason != kReasonAnswerTooLarge &&
+         reason != kReasonRequestTooLarge;
 }
 
 google::rpc::ErrorInfo InfoOf(const absl::Status& status) {

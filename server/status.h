@@ -28,6 +28,9 @@ inline constexpr absl::string_view kReasonLoading = "LOADING";                  
 inline constexpr absl::string_view kReasonCancelled = "CANCELLED";                     // CANCELLED
 inline constexpr absl::string_view kReasonDeadline = "DEADLINE";                       // DEADLINE_EXCEEDED
 inline constexpr absl::string_view kReasonSlowConsumer = "SLOW_CONSUMER";              // ABORTED
+inline constexpr absl::string_view kReasonMalformedRequest = "MALFORMED_REQUEST";      // INVALID_ARGUMENT
+inline constexpr absl::string_view kReasonRequestTooLarge = "REQUEST_TOO_LARGE";       // RESOURCE_EXHAUSTED
+inline constexpr absl::string_view kReasonCompressionNotAccepted = "COMPRESSION_NOT_ACCEPTED";  // UNIMPLEMENTED
 inline constexpr absl::string_view kReasonAnswerTooLarge = "ANSWER_TOO_LARGE";         // RESOURCE_EXHAUSTED
 
 using ErrorMetadata = std::vector<std::pair<std::string, std::string>>;

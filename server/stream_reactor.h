@@ -21,12 +21,14 @@
 #include "server/metrics.h"
 #include "server/reply_options.h"
 #include "server/reply_sink.h"
+#include "server/request_message.h"
 #include "server/status.h"
 
 namespace sluice {
 
+// Response: the type of the events, which gRPC gets as bytes.
 template <class Response>
-class StreamReactor final : public grpc::ServerWriteReactor<Response>, public ReplySink {
+class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public ReplySink {
  public:
   // Lives until gRPC is done with it and the last holder has let go. `context` is the call's.
   static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context) {
@@ -162,14 +164,17 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
       if (closing_) FinishLocked(close_status_);
       return;
     }
-    if (!headers_sent_) context_->AddInitialMetadata("x-request-id", options_.request_id);
+    if (!headers_sent_) {
+      context_->AddInitialMetadata("x-request-id", options_.request_id);
+      context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
+    }
     headers_sent_ = true;
-    in_flight_ = std::move(pending_.front().event);
+    in_flight_ = ToBytes(pending_.front().event);
     pending_bytes_ -= pending_.front().bytes;
     pending_.pop_front();
     writing_ = true;
     write_started_ = std::chrono::steady_clock::now();
-    this->StartWrite(&in_flight_);
+    StartWrite(&in_flight_);
   }
 
   // Legal while a write is in flight; in_flight_ then stays as it is until OnDone.
@@ -181,7 +186,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
     if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", options_.request_id);
     AddRetryPushback(status, context_);
     options_.metrics->CountGrpc(status.code());
-    this->Finish(ToGrpcStatus(status));
+    Finish(ToGrpcStatus(status));
   }
 
   void TellGone(ClientGone why) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -211,7 +216,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, public Re
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t step_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the step whose events are coming
   size_t largest_step_ ABSL_GUARDED_BY(mutex_) = 0;
-  Response in_flight_ ABSL_GUARDED_BY(mutex_);
+  grpc::ByteBuffer in_flight_ ABSL_GUARDED_BY(mutex_);
   TimePoint write_started_ ABSL_GUARDED_BY(mutex_);
   absl::Status close_status_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "server/tokenizer_service.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,43 +66,46 @@ absl::Status Rendered(const v1::RenderChatRequest& request, const ServedModel& m
 }  // namespace
 
 template <class Request, class Response, class Answer>
-grpc::ServerUnaryReactor* TokenizerService::Run(grpc::CallbackServerContext* context, const Request* request,
-                                                Response* response, Answer answer) {
-  auto model = desk_.ModelForCall();
-  if (!model.ok()) return FinishUnary(context, model.status(), &desk_.metrics);
-  if (absl::Status status = (*model)->CheckName(request->model()); !status.ok()) {
-    return FinishUnary(context, status, &desk_.metrics);
-  }
-  // The default reactor keeps request and response until Finish, also when the client has left.
+grpc::ServerUnaryReactor* TokenizerService::Run(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+                                                grpc::ByteBuffer* out, Answer answer) {
+  // The default reactor keeps `out` until Finish, also when the client has left.
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status posted = desk_.tokenizer_ingress.Post(
-      int64_t(request->ByteSizeLong()), [this, context, request, response, reactor, answer, model = *model] {
-        const absl::Status status =
-            context->IsCancelled()
-                ? CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left")
-                : answer(*request, *model, response);
-        FinishUnary(context, reactor, status, &desk_.metrics);
-      });
-  if (!posted.ok()) FinishUnary(context, reactor, posted, &desk_.metrics);
+  const auto finish = [this, context, reactor](const absl::Status& status) {
+    FinishUnary(context, reactor, status, &desk_.metrics);
+  };
+  const auto request = std::make_shared<Request>();
+  int64_t memory_bytes = 0;
+  absl::Status status = ReadRequest(bytes, desk_.request_limits(), request.get(), &memory_bytes);
+  const auto model = status.ok() ? desk_.ModelForCall() : status;
+  status = model.ok() ? (*model)->CheckName(request->model()) : model.status();
+  if (status.ok()) {
+    status = desk_.tokenizer_ingress.Post(memory_bytes, [context, request, out, finish, answer, model = *model] {
+      if (context->IsCancelled()) {
+        return finish(CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left"));
+      }
+      Response response;
+      const absl::Status answered = answer(*request, *model, &response);
+      if (answered.ok()) *out = ToBytes(response);
+      finish(answered);
+    });
+  }
+  if (!status.ok()) finish(status);
   return reactor;
 }
 
 grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext* context,
-                                                     const v1::TokenizeRequest* request,
-                                                     v1::TokenizeResponse* response) {
-  return Run(context, request, response, Tokenized);
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Run<v1::TokenizeRequest, v1::TokenizeResponse>(context, request, response, Tokenized);
 }
 
 grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerContext* context,
-                                                       const v1::DetokenizeRequest* request,
-                                                       v1::DetokenizeResponse* response) {
-  return Run(context, request, response, Detokenized);
+                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Run<v1::DetokenizeRequest, v1::DetokenizeResponse>(context, request, response, Detokenized);
 }
 
 grpc::ServerUnaryReactor* TokenizerService::RenderChat(grpc::CallbackServerContext* context,
-                                                       const v1::RenderChatRequest* request,
-                                                       v1::RenderChatResponse* response) {
-  return Run(context, request, response, Rendered);
+                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  return Run<v1::RenderChatRequest, v1::RenderChatResponse>(context, request, response, Rendered);
 }
 
 }  // namespace sluice

@@ -6,24 +6,29 @@
 
 namespace sluice {
 
-class TokenizerService final : public v1::TokenizerService::CallbackService {
+// Takes bytes: see request_message.h.
+using RawTokenizerService = v1::TokenizerService::WithRawCallbackMethod_Tokenize<
+    v1::TokenizerService::WithRawCallbackMethod_Detokenize<
+        v1::TokenizerService::WithRawCallbackMethod_RenderChat<v1::TokenizerService::Service>>>;
+
+class TokenizerService final : public RawTokenizerService {
  public:
   // `desk` outlives the service.
   explicit TokenizerService(FrontDesk* desk) : desk_(*desk) {}
 
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
-                                       v1::DetokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* RenderChat(grpc::CallbackServerContext* context, const v1::RenderChatRequest* request,
-                                       v1::RenderChatResponse* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* RenderChat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
 
  private:
   // Runs `answer` (Request, ServedModel, Response* -> Status) on the ingress thread, unless the client has left by
   // then.
   template <class Request, class Response, class Answer>
-  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const Request* request, Response* response,
-                                Answer answer);
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+                                grpc::ByteBuffer* out, Answer answer);
 
   FrontDesk& desk_;
 };

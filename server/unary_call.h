@@ -1,10 +1,12 @@
-// Ends a plain unary call: status with details, counted.
+// Answers of plain unary calls: status with details, counted.
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include "server/metrics.h"
+#include "server/request_message.h"
 #include "server/status.h"
 
 namespace sluice {
@@ -16,9 +18,18 @@ inline void FinishUnary(grpc::CallbackServerContext* context, grpc::ServerUnaryR
   reactor->Finish(ToGrpcStatus(status));
 }
 
-// For a method that has its answer at once.
-inline grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context, const absl::Status& status,
-                                             Metrics* metrics) {
+// For a method that has its answer at once: `answer` is called with the request of `bytes`, if it can be read, and
+// (const Request&, Response*) -> absl::Status fills what goes into `out`.
+template <class Request, class Response, class Answer>
+grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+                                      grpc::ByteBuffer* out, const RequestLimits& limits, Metrics* metrics,
+                                      const Answer& answer) {
+  Request request;
+  int64_t memory_bytes = 0;
+  Response response;
+  absl::Status status = ReadRequest(bytes, limits, &request, &memory_bytes);
+  if (status.ok()) status = answer(request, &response);
+  if (status.ok()) *out = ToBytes(response);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   FinishUnary(context, reactor, status, metrics);
   return reactor;

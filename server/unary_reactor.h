@@ -13,6 +13,7 @@
 #include "server/metrics.h"
 #include "server/reply_options.h"
 #include "server/reply_sink.h"
+#include "server/request_message.h"
 #include "server/status.h"
 
 namespace sluice {
@@ -21,9 +22,9 @@ namespace sluice {
 template <class Response>
 class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
  public:
-  // Lives until gRPC is done with it and the last holder has let go. `context` and `response` are the call's.
-  static std::shared_ptr<UnaryReactor> Create(grpc::CallbackServerContext* context, Response* response) {
-    auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, response));
+  // Lives until gRPC is done with it and the last holder has let go. `context` and `answer` are the call's.
+  static std::shared_ptr<UnaryReactor> Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer) {
+    auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, answer));
     MutexLock lock(&reactor->mutex_);
     reactor->self_ = reactor;
     return reactor;
@@ -43,7 +44,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   }
 
  private:
-  UnaryReactor(grpc::CallbackServerContext* context, Response* response) : context_(context), response_(response) {}
+  UnaryReactor(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer) : context_(context), answer_(answer) {}
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
     TellOver();  // see StreamReactor::OnCancel
@@ -68,7 +69,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
       MutexLock lock(&mutex_);
       if (finished_) return;
       answer_bytes_ += event.ByteSizeLong();
-      if (answer_bytes_ <= options_.max_answer_bytes) return FoldEvent(std::move(event), response_);
+      if (answer_bytes_ <= options_.max_answer_bytes) return FoldEvent(std::move(event), &response_);
       FinishLocked(CallError(
           absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
           absl::StrCat("the answer is over ", options_.max_answer_bytes, " bytes; ask for a stream or for less")));
@@ -79,10 +80,13 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     finished_ = true;
     if (status.ok()) {
+      *answer_ = ToBytes(response_);
       context_->AddInitialMetadata("x-request-id", options_.request_id);
+      context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
     } else {
       context_->AddTrailingMetadata("x-request-id", options_.request_id);  // see StreamReactor::FinishLocked
     }
+    response_ = Response();  // the client may take long to read
     AddRetryPushback(status, context_);
     options_.metrics->CountGrpc(status.code());
     Finish(ToGrpcStatus(status));
@@ -96,13 +100,14 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public ReplySink {
     if (options_.on_over) options_.on_over();
   }
 
-  // Constant once gRPC knows the reactor. Context and response live until OnDone, which comes after Finish.
+  // Constant once gRPC knows the reactor. Context and answer live until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
-  Response* const response_;
+  grpc::ByteBuffer* const answer_;
   ReplyOptions options_;
 
   Mutex mutex_;
   std::shared_ptr<UnaryReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
+  Response response_ ABSL_GUARDED_BY(mutex_);
   size_t answer_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the events folded so far
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called

@@ -156,6 +156,46 @@ TEST_F(CancelTest, AnUnknownIdIsNotFoundAndNoIdIsInvalid) {
   EXPECT_EQ(DetailsOf(status).field(), "request_id");
 }
 
+TEST_F(CancelTest, AnIdBelongsToTheConnectionThatChoseIt) {
+  const auto stranger = v1::GenerationService::NewStub(NewChannel(server_->grpc_address()));
+  const auto cancel_as_stranger = [&](const std::string& id) {
+    v1::CancelRequestRequest request;
+    request.set_request_id(id);
+    v1::CancelRequestResponse response;
+    grpc::ClientContext context;
+    return stranger->CancelRequest(&context, request, &response);
+  };
+  model_->SetStepTime(20ms);
+  grpc::ClientContext context;
+  const auto stub = generation();
+  const auto reader = stub->StreamComplete(&context, Endless("chat-42"));
+  v1::StreamCompleteResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  const std::string server_id = event.started().server_request_id();
+  // Who guesses it can neither stop the call nor learn that it is there, nor keep its owner from using it.
+  const grpc::Status guessed = cancel_as_stranger("chat-42");
+  EXPECT_EQ(guessed.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(DetailsOf(guessed).info.reason(), "REQUEST_NOT_FOUND");
+  grpc::ClientContext other_context;
+  const auto other = stranger->StreamComplete(&other_context, Endless("chat-42"));
+  v1::StreamCompleteResponse other_event;
+  ASSERT_TRUE(other->Read(&other_event));
+  const std::string other_id = other_event.started().server_request_id();
+  EXPECT_TRUE(Cancel("chat-42").ok());
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  ASSERT_TRUE(other->Read(&other_event)) << "the call of the other connection goes on";
+  EXPECT_EQ(Cancel("chat-42").error_code(), grpc::NOT_FOUND);
+  // The server's own id cancels from anywhere.
+  EXPECT_TRUE(Cancel(other_id).ok());
+  while (other->Read(&other_event)) {
+  }
+  EXPECT_EQ(other->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_EQ(cancel_as_stranger(server_id).error_code(), grpc::NOT_FOUND);
+  WaitUntilIdle();
+}
+
 TEST_F(CancelTest, AnIdFromTheHeaderCancelsNothing) {
   grpc::ClientContext context;
   context.AddMetadata("x-request-id", "header");

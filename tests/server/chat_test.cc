@@ -275,7 +275,12 @@ TEST_F(ChatTest, ALongRefusalByTheTemplateIsCutBetweenCharacters) {
   }
 }
 
-TEST_F(ChatTest, TheTokenizersWorkAndAnswerAreBounded) {
+class LargeRequestsTest : public ServerTest {};
+
+TEST_F(LargeRequestsTest, TheTokenizersWorkAndAnswerAreBounded) {
+  ServerOptions options = TestOptions();
+  options.limits.max_request_bytes = 64 << 20;
+  Start(options);
   v1::TokenizeRequest text;
   text.set_text(std::string((8 << 20) + 1, 'x'));
   v1::TokenizeResponse tokens;

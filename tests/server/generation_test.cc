@@ -342,6 +342,9 @@ TEST_F(GenerationTest, RequestIdAndMetadataComeBack) {
   EXPECT_EQ(stream.events.front().started().metadata().at("colour"), "blue");
   ASSERT_EQ(stream.initial_metadata.count("x-request-id"), 1u);
   EXPECT_EQ(stream.initial_metadata.find("x-request-id")->second, "my-id");
+  ASSERT_EQ(stream.initial_metadata.count("x-server-request-id"), 1u);
+  EXPECT_EQ(stream.initial_metadata.find("x-server-request-id")->second,
+            stream.events.front().started().server_request_id());
 }
 
 TEST_F(GenerationTest, TheXRequestIdHeaderIsTakenAndEchoed) {

@@ -110,11 +110,15 @@ TEST_F(LimitsTest, StopTokensMustLeaveSomethingToDraw) {
   EXPECT_EQ(DetailsOf(status).field(), "options.stop_token_ids");
 }
 
-TEST_F(LimitsTest, AMessageOverTheLimitIsRefusedByTheLibrary) {
+TEST_F(LimitsTest, ARequestOverTheLimitIsToldTheFlag) {
   ServerOptions options = TestOptions();
   options.limits.max_request_bytes = 1 << 16;
   Start(options);
-  EXPECT_EQ(Complete(Prompt(std::string(1 << 17, 'x'))).error_code(), grpc::RESOURCE_EXHAUSTED);
+  const grpc::Status status = Complete(Prompt(std::string(1 << 17, 'x')));
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "REQUEST_TOO_LARGE");
+  EXPECT_FALSE(DetailsOf(status).has_retry) << "it would be too large again";
+  EXPECT_NE(status.error_message().find("--max-request-bytes 65536"), std::string::npos) << status.error_message();
   EXPECT_EQ(Complete(Prompt(std::string(1 << 15, 'x'))).error_code(), grpc::INVALID_ARGUMENT);
 }
 
@@ -141,19 +145,21 @@ TEST_F(LimitsTest, AUnaryAnswerThatGrowsTooLargeIsCut) {
   EXPECT_TRUE(Complete(request).ok());
 }
 
-TEST_F(LimitsTest, FiveMebibytesArriveByDefault) {
+TEST_F(LimitsTest, AlmostFourMebibytesArriveByDefault) {
   Start();
   v1::TokenizeRequest request;
-  request.set_text(std::string(5 << 20, 'x'));
+  request.set_text(std::string((4 << 20) - 100, 'x'));
   v1::TokenizeResponse response;
   grpc::ClientContext context;
   const grpc::Status status = tokenizer()->Tokenize(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(response.token_ids_size(), (5 << 20) + 1);
+  EXPECT_EQ(response.token_ids_size(), (4 << 20) - 99);
 }
 
 TEST_F(LimitsTest, ATextWhoseTokensNobodyCanCountBeforehandIsBounded) {
-  Start(TestOptions(), [](ModelHost* host) { host->tokenizer = FakeTokenizer(/*every_byte=*/false); });
+  ServerOptions options = TestOptions();
+  options.limits.max_request_bytes = 16 << 20;
+  Start(options, [](ModelHost* host) { host->tokenizer = FakeTokenizer(/*every_byte=*/false); });
   const grpc::Status status = Complete(Prompt(std::string((8 << 20) + 1, 'x')));
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(DetailsOf(status).field(), "prompt");
@@ -165,7 +171,7 @@ TEST_F(LimitsTest, ATextWhoseTokensNobodyCanCountBeforehandIsBounded) {
 TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
   Start();
   constexpr int kNumTexts = 6;
-  constexpr size_t kTextBytes = kSanitized ? 1 << 20 : 5 << 20;
+  constexpr size_t kTextBytes = kSanitized ? 1 << 20 : 3 << 20;
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::thread> clients;
   // The channel takes no answer of that size: the work is the server's alone.

@@ -41,8 +41,10 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.limits.max_queued_requests, 1024);
   EXPECT_EQ(options.limits.max_queued_tokens, 1 << 20);
   EXPECT_EQ(options.limits.max_logprobs, 20);
-  EXPECT_EQ(options.limits.max_request_bytes, 64 << 20);
+  EXPECT_EQ(options.limits.max_request_bytes, 4 << 20);
+  EXPECT_FALSE(options.limits.accept_compression);
   EXPECT_EQ(options.limits.max_stream_buffer_bytes, 4 << 20);
+  EXPECT_EQ(options.network.grpc_memory_bytes, 256 << 20);
   EXPECT_EQ(options.network.host, "0.0.0.0");
   EXPECT_EQ(options.network.grpc_port, 50051);
   EXPECT_EQ(options.network.http_port, 8000);
@@ -104,6 +106,8 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--max-queued-tokens", "5000"}, [](auto& o) { return o.limits.max_queued_tokens == 5000; }},
       {{"--max-logprobs", "-1"}, [](auto& o) { return o.limits.max_logprobs == -1; }},
       {{"--max-request-bytes", "1MiB"}, [](auto& o) { return o.limits.max_request_bytes == 1 << 20; }},
+      {{"--accept-compression"}, [](auto& o) { return o.limits.accept_compression; }},
+      {{"--grpc-memory", "1GiB"}, [](auto& o) { return o.network.grpc_memory_bytes == 1 << 30; }},
       {{"--max-stream-buffer", "64KiB"}, [](auto& o) { return o.limits.max_stream_buffer_bytes == 64 << 10; }},
       {{"--host", "::1"}, [](auto& o) { return o.network.host == "::1"; }},
       {{"--grpc-port", "0"}, [](auto& o) { return o.network.grpc_port == 0; }},
