@@ -14,6 +14,11 @@ namespace {
 constexpr std::chrono::milliseconds kWatchInterval{250};
 constexpr std::chrono::seconds kForceAfter{5};
 
+[[noreturn]] void Exit(int code) {
+  FlushLog();
+  std::_Exit(code);
+}
+
 sigset_t EndingSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -49,12 +54,12 @@ void SignalWatcher::Loop() {
     if (stopping_) return;
     const auto now = std::chrono::steady_clock::now();
     if (signal > 0) {
-      if (!armed_) std::_Exit(128 + signal);
+      if (!armed_) Exit(128 + signal);
       last_signal_ = signal;
       if (++count_ == 2) force_at = now + kForceAfter;
       changed_.NotifyAll();
     }
-    if (now >= force_at) std::_Exit(128 + last_signal_);
+    if (now >= force_at) Exit(128 + last_signal_);
   }
 }
 

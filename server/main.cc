@@ -1,4 +1,6 @@
 // sluice-server: flags -> ports -> model -> serve until a signal -> drain.
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -9,7 +11,9 @@
 #include "engine/model/summary.h"
 #include "server/lifecycle.h"
 #include "server/device.h"
+#include "server/library_log.h"
 #include "server/load_host.h"
+#include "server/log_writer.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -19,6 +23,7 @@ namespace {
 constexpr int kUsageError = 2;
 
 int Complain(const absl::Status& status, int exit_code) {
+  FlushLog();  // what came before stands before
   std::fprintf(stderr, "sluice-server: %s\n", std::string(status.message()).c_str());
   return exit_code;
 }
@@ -61,4 +66,14 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace sluice
 
-int main(int argc, char** argv) { return sluice::Run(argc, argv); }
+int main(int argc, char** argv) {
+  // Before any other thread, and until all that log have gone or are left behind.
+  sluice::LogWriter log(STDERR_FILENO);
+  sluice::SetLogSink(&log);
+  sluice::FlushLogOnCrash();
+  sluice::LogLibrariesThroughOurs();
+  const int exit_code = sluice::Run(argc, argv);
+  log.Flush();
+  sluice::SetLogSink(nullptr);
+  return exit_code;
+}

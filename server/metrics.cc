@@ -275,6 +275,8 @@ class Metrics::Impl {
     counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", 0);
     gauge("engine_healthy", "1 while the engine makes progress, 0 once it has failed or stalls.", now.healthy);
     gauge("draining", "1 once new calls are refused.", now.draining);
+    add("log_lines_dropped_total", "Log lines left out: stderr was not read fast enough, or a library wrote too many.",
+        MetricType::Counter, double(now.log_lines_dropped), {});
     gauge("model_load_seconds", "What reading the model took.", now.model_load_seconds);
     gauge("model_weight_bytes", "Memory that the model's matrices take.", double(now.model_weight_bytes));
     gauge("kv_cache_bytes", "Memory set aside for the KV cache.", double(now.kv_cache_bytes));

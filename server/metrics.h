@@ -52,6 +52,7 @@ struct MetricsSnapshot {
   int32_t block_size = 0;
   bool healthy = true;
   bool draining = false;
+  int64_t log_lines_dropped = 0;
   double model_load_seconds = 0;
   uint64_t model_weight_bytes = 0, kv_cache_bytes = 0;
   std::string architecture, weight_type, activations, kv_type, device;

@@ -199,6 +199,7 @@ class Server::Impl {
   MetricsSnapshot Snapshot() const {
     MetricsSnapshot snapshot;
     snapshot.healthy = desk_.health.Live();
+    snapshot.log_lines_dropped = DroppedLogLines();
     snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
     const ServedModel* model = desk_.model.load();
     if (model == nullptr) return snapshot;

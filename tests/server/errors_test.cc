@@ -171,7 +171,7 @@ TEST_F(ErrorsTest, PromptAndMaxTokensOverTheContextSayAllNumbers) {
 }
 
 TEST_F(ErrorsTest, AHugePromptIsRefusedWithoutTokenisingIt) {
-  const v1::CompleteRequest request = Prompt(std::string(20 << 20, 'x'));
+  const v1::CompleteRequest request = Prompt(std::string(3 << 20, 'x'));
   ExpectError(request, grpc::INVALID_ARGUMENT, "CONTEXT_LENGTH_EXCEEDED", "prompt");
 }
 

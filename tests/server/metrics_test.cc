@@ -50,6 +50,7 @@ TEST(Metrics, EveryFamilyExistsFromTheStart) {
       "sluice_inference_time_seconds histogram",
       "sluice_inter_token_latency_seconds histogram",
       "sluice_kv_blocks gauge",
+      "sluice_log_lines_dropped_total counter",
       "sluice_kv_blocks_capacity gauge",
       "sluice_kv_cache_usage_ratio gauge",
       "sluice_model_info gauge",
