@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 
 namespace sluice {
@@ -23,41 +24,36 @@ constexpr uint32_t kChunksInRow = 8;
 constexpr milliseconds kFirstBreak{5}, kLongestBreak{160};
 constexpr size_t kIdlePrefetchBytes = 16 << 10;
 
-constexpr uint64_t MakeTicket(uint32_t begin, uint32_t end) { return uint64_t{end} << 32 | begin; }
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
-// Polls until done() or until `limit` has passed; returns the last done().
-template <class Done>
-bool SpinUntil(std::chrono::nanoseconds limit, Done done) {
-  if (done()) return true;
-  if (limit.count() == 0) return false;
-  const auto deadline = SteadyClock::now() + limit;
-  do {
-    for (int i = 0; i < 16; ++i) {
-      Pause();
-      if (done()) return true;
-    }
-  } while (SteadyClock::now() < deadline);
-  return false;
-}
-
 // How often the system has taken this thread off its core against its will.
 int64_t NumPreemptions() {
   rusage usage;
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
+// Whether any chunk took long. Reads the clock after each chunk, or where chunks are short after several.
+class ChunkTimer {
+ public:
+  void AfterChunk() {
+    if (++num_untimed_ < in_row_) return;
+    const auto now = SteadyClock::now();
+    const auto took = now - start_;
+    took_long_ |= took > kLongChunk;
+    in_row_ = took < kShortChunk * num_untimed_ ? kChunksInRow : 1;
+    start_ = now;
+    num_untimed_ = 0;
+  }
+  bool took_long() const { return took_long_; }
+
+ private:
+  SteadyClock::time_point start_ = SteadyClock::now();
+  uint32_t num_untimed_ = 0, in_row_ = 1;
+  bool took_long_ = false;
+};
+
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads, std::chrono::microseconds spin)
-    : spin_(spin), tickets_(std::make_unique<Ticket[]>(std::max(num_threads, 1))) {
+    : spin_(spin), board_(std::max(num_threads, 1)), places_(std::make_unique<Place[]>(std::max(num_threads, 1))) {
   SLUICE_CHECK(num_threads >= 1);
   // The vector is complete before the first worker looks at num_threads().
   threads_.resize(num_threads - 1);
@@ -67,133 +63,99 @@ ThreadPool::ThreadPool(int num_threads, std::chrono::microseconds spin)
 }
 
 ThreadPool::~ThreadPool() {
-  stop_.store(true);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  board_.PostEnd();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::Run(uint32_t num_chunks, Function function, const void* context, std::span<const uint8_t> next) {
-  if (num_chunks == 0) return;
-  function_ = function;
-  context_ = context;
-  next_ = next;
-  num_chunks_ = num_chunks;
-  num_done_.store(0, std::memory_order_relaxed);
-  const uint64_t workers = num_threads();
-  for (uint64_t i = 0; i < workers; ++i) {
-    const uint64_t ticket = MakeTicket(static_cast<uint32_t>(num_chunks * i / workers),
-                                       static_cast<uint32_t>(num_chunks * (i + 1) / workers));
-    tickets_[i].range.store(ticket, std::memory_order_release);
-  }
-  if (num_chunks > 1 && workers > 1) {
-    epoch_.fetch_add(1);  // seq_cst, as is the count of sleepers: either we see the sleeper or it sees the new epoch
-    if (num_sleeping_.load() > 0) epoch_.notify_all();
-  }
-  RunChunks(0);
-  WaitUntilDone();
-}
-
-bool ThreadPool::DrawOwn(int worker, uint64_t* own, Range* range) {
-  std::atomic<uint64_t>& ticket = tickets_[worker].range;
-  *own = ticket.load(std::memory_order_relaxed);
-  for (;;) {
-    const uint32_t begin = static_cast<uint32_t>(*own), end = static_cast<uint32_t>(*own >> 32);
-    if (begin >= end) return false;
-    if (ticket.compare_exchange_weak(*own, MakeTicket(begin + 1, end), std::memory_order_acq_rel)) {
-      *range = {begin, begin + 1};
-      return true;
+void ThreadPool::Run(uint32_t num_chunks, Work work) {
+  if (num_chunks <= 1 || threads_.empty()) {
+    for (uint32_t chunk = 0; chunk < num_chunks; ++chunk) {
+      SetPlace(0, Place::kFirstChunk + chunk);
+      work.function(work.context, chunk, 0);
     }
+    SetPlace(0, Place::kOutside);
+    return;
   }
-}
-
-// Takes the upper half of another worker's range. `own` is the worker's own, empty ticket as it last saw it.
-bool ThreadPool::Steal(int worker, uint64_t own, Range* range) {
-  for (int i = 1; i < num_threads(); ++i) {
-    std::atomic<uint64_t>& ticket = tickets_[(worker + i) % num_threads()].range;
-    uint64_t seen = ticket.load(std::memory_order_relaxed);
-    for (;;) {
-      const uint32_t begin = static_cast<uint32_t>(seen), end = static_cast<uint32_t>(seen >> 32);
-      if (begin >= end) break;
-      const uint32_t middle = begin + (end - begin) / 2;
-      if (!ticket.compare_exchange_weak(seen, MakeTicket(begin, middle), std::memory_order_acq_rel)) continue;
-      // Offer all but the first chunk to the others. If a new region has filled our own ticket since we looked at it,
-      // the exchange fails and the whole loot is run here.
-      const uint64_t rest = MakeTicket(middle + 1, end);
-      const bool offered = tickets_[worker].range.compare_exchange_strong(own, rest, std::memory_order_acq_rel);
-      *range = {middle, offered ? middle + 1 : end};
-      return true;
-    }
+  for (uint32_t left = num_chunks; left > 0;) {
+    const uint32_t piece = std::min(left, Board::kMaxChunks);
+    const Board::Region region = board_.Post(piece, work);
+    RunChunks(0, region);
+    board_.WaitUntilDone(region, spin_);
+    work.first_chunk += piece;
+    left -= piece;
   }
-  return false;
-}
-
-bool ThreadPool::Draw(int worker, Range* range) {
-  uint64_t own;
-  return DrawOwn(worker, &own, range) || Steal(worker, own, range);
+  SetPlace(0, Place::kOutside);
 }
 
 // Runs chunks until none is left to draw. Returns true when a chunk took long.
-bool ThreadPool::RunChunks(int worker) {
-  uint32_t num_run = 0;
-  bool took_long = false;
-  Range range;
-  auto start = SteadyClock::now();
-  uint32_t in_row = 1, num_timed = 0;
-  while (Draw(worker, &range)) {
-    for (uint32_t chunk = range.begin; chunk < range.end; ++chunk, ++num_run) function_(context_, chunk, worker);
-    if (num_run - num_timed < in_row) continue;
-    const auto end = SteadyClock::now();
-    took_long |= end - start > kLongChunk;
-    in_row = end - start < kShortChunk * (num_run - num_timed) ? kChunksInRow : 1;
-    start = end;
-    num_timed = num_run;
-  }
-  if (num_run == 0) return false;
-  // Chunks that are not yet counted keep the region alive: read its fields before counting them.
-  const uint32_t num_chunks = num_chunks_;
-  const std::span<const uint8_t> next = next_;
-  if (num_done_.fetch_add(num_run) + num_run == num_chunks && caller_sleeps_.load()) num_done_.notify_one();
+bool ThreadPool::RunChunks(int worker, Board::Region region) {
+  ChunkTimer timer;
+  std::span<const uint8_t> next;
+  const auto run = [&](const Work& work, uint32_t chunk) {
+    next = work.next;
+    chunk += work.first_chunk;
+    SetPlace(worker, Place::kFirstChunk + chunk);
+    work.function(work.context, chunk, worker);
+    timer.AfterChunk();
+  };
+  if (board_.RunChunks(static_cast<uint32_t>(worker), region, run) == 0) return false;
+  SetPlace(worker, Place::kWaits);
   if (!next.empty()) {
     const uint8_t* ahead = next.data() + next.size() / num_threads() * worker;
     for (size_t i = 0; i < kIdlePrefetchBytes; i += 64) __builtin_prefetch(ahead + i);
   }
-  return took_long;
-}
-
-void ThreadPool::WaitUntilDone() {
-  if (SpinUntil(spin_, [this] { return num_done_.load(std::memory_order_acquire) == num_chunks_; })) return;
-  caller_sleeps_.store(true);
-  for (uint32_t done; (done = num_done_.load()) != num_chunks_;) num_done_.wait(done);
-  caller_sleeps_.store(false);
+  return timer.took_long();
 }
 
 void ThreadPool::SitOut(milliseconds time) const {
-  for (; time.count() > 0 && !stop_.load(); time -= kFirstBreak) std::this_thread::sleep_for(kFirstBreak);
+  for (; time.count() > 0 && !board_.current().is_end(); time -= kFirstBreak) std::this_thread::sleep_for(kFirstBreak);
 }
 
 void ThreadPool::WorkerLoop(int worker) {
-  uint32_t seen = 0;
+  Board::Region region = board_.first();
   int64_t preemptions = NumPreemptions();
   milliseconds pause = kFirstBreak;
   auto back = SteadyClock::time_point::min();
-  while (!stop_.load()) {
-    if (!SpinUntil(spin_, [&] { return epoch_.load(std::memory_order_acquire) != seen; })) {
-      num_sleeping_.fetch_add(1);
-      epoch_.wait(seen);
-      num_sleeping_.fetch_sub(1);
-    }
-    seen = epoch_.load();
-    if (!RunChunks(worker)) continue;
+  for (;;) {
+    region = board_.WaitForRegion(region, spin_);
+    if (region.is_end()) return;
+    if (!RunChunks(worker, region)) continue;
     const int64_t before = preemptions;
     preemptions = NumPreemptions();
     if (preemptions == before) continue;
     const auto now = SteadyClock::now();
     const bool again = back != SteadyClock::time_point::min() && now - back < 10 * kFirstBreak;
     pause = again ? std::min(2 * pause, kLongestBreak) : kFirstBreak;
+    SetPlace(worker, Place::kSitsOut);
     SitOut(pause);
+    SetPlace(worker, Place::kWaits);
     back = SteadyClock::now();
   }
+}
+
+std::string ThreadPool::Describe() const {
+  const Board::Region region = board_.current();
+  std::string text = absl::StrCat("region ", region.number(), ": ", board_.num_done(), " of ", region.num_chunks(), " chunks done");
+  for (int worker = 0; worker < num_threads(); ++worker) {
+    const Board::ShareState share = board_.share_state(static_cast<uint32_t>(worker), region);
+    const uint64_t place = places_[worker].value.load(std::memory_order_relaxed);
+    absl::StrAppend(&text, "; worker ", worker, " ");
+    switch (place) {
+      case Place::kOutside:
+        absl::StrAppend(&text, "is outside");
+        break;
+      case Place::kWaits:
+        absl::StrAppend(&text, "waits");
+        break;
+      case Place::kSitsOut:
+        absl::StrAppend(&text, "sits out");
+        break;
+      default:
+        absl::StrAppend(&text, "is in chunk ", place - Place::kFirstChunk);
+    }
+    absl::StrAppend(&text, " (", share.end - std::min(share.next, share.end), " left of its share)");
+  }
+  return text;
 }
 
 }  // namespace sluice

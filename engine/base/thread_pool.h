@@ -1,22 +1,25 @@
 // Worker threads for many short parallel regions: a decoding step is some 150 regions of a few microseconds each.
 //
-// A region is n chunks. Each worker owns a contiguous range of them, so that it reads one long stream of memory; who is
-// done takes the upper half of what another has left. A region ends when its chunks are done, not when every worker has
-// come by: a worker that the system took off its core holds nobody up unless it holds a chunk, and one to which that
-// happens leaves the work to the others for a while. Idle workers poll for a short time and then sleep in the kernel.
+// A region is n chunks. Each worker begins with a contiguous share of them, so that it reads one long stream of memory;
+// who is done takes what others have left of theirs, chunk by chunk (region_board.h says how none is lost). A region ends
+// when its chunks are done, not when every worker has come by: a worker that the system took off its core holds nobody up
+// unless it holds a chunk, and one to which that happens leaves the work to the others for a while. Idle workers poll for
+// a short time and then sleep in the kernel.
 //
-// Results must not depend on which worker runs which chunk; only the order of chunks inside one worker is defined
-// (ascending within a range).
+// Results must not depend on which worker runs which chunk; only the order of chunks inside one share is defined
+// (they are begun in ascending order).
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "engine/base/region_board.h"
 
 namespace sluice {
 
@@ -40,47 +43,41 @@ class ThreadPool {
   template <class Fn>
   void ParallelFor(uint32_t num_chunks, Fn&& fn, std::span<const uint8_t> next = {}) {
     using Callable = std::remove_reference_t<Fn>;
-    Run(
-        num_chunks,
-        [](const void* f, uint32_t chunk, int worker) {
-          (*const_cast<Callable*>(static_cast<const Callable*>(f)))(chunk, worker);
-        },
-        &fn, next);
+    Run(num_chunks, {.function =
+                         [](const void* f, uint32_t chunk, int worker) {
+                           (*const_cast<Callable*>(static_cast<const Callable*>(f)))(chunk, worker);
+                         },
+                     .context = &fn,
+                     .next = next});
   }
 
+  // Where each worker stands, in one line: for the log of a process whose steps have stopped. Any thread, at any time;
+  // the parts need not be of one moment.
+  std::string Describe() const;
+
  private:
-  using Function = void (*)(const void* context, uint32_t chunk, int worker);
-  struct Range {
-    uint32_t begin, end;
+  struct Work {
+    void (*function)(const void* context, uint32_t chunk, int worker) = nullptr;
+    const void* context = nullptr;
+    uint32_t first_chunk = 0;  // added to the board's chunks, in pieces of a region too large for one posting
+    std::span<const uint8_t> next;
   };
-  // What is left of a worker's range, (end << 32 | begin) in one word: nobody ever sees a mixed pair.
-  struct alignas(64) Ticket {
-    std::atomic<uint64_t> range{0};
+  using Board = RegionBoard<Work>;
+  // What a worker does, for Describe.
+  struct alignas(64) Place {
+    static constexpr uint64_t kOutside = 0, kWaits = 1, kSitsOut = 2, kFirstChunk = 3;  // kFirstChunk + c: in chunk c
+    std::atomic<uint64_t> value{kOutside};
   };
 
-  void Run(uint32_t num_chunks, Function function, const void* context, std::span<const uint8_t> next);
-  bool Draw(int worker, Range* range);
-  bool DrawOwn(int worker, uint64_t* own, Range* range);
-  bool Steal(int worker, uint64_t own, Range* range);
-  bool RunChunks(int worker);
-  void WaitUntilDone();
+  void Run(uint32_t num_chunks, Work work);
+  bool RunChunks(int worker, Board::Region region);
   void WorkerLoop(int worker);
   void SitOut(std::chrono::milliseconds time) const;
+  void SetPlace(int worker, uint64_t place) const { places_[worker].value.store(place, std::memory_order_relaxed); }
 
   const std::chrono::nanoseconds spin_;
-
-  // The current region. Written by Run before the tickets are filled, read only by holders of chunks of the region.
-  Function function_ = nullptr;
-  const void* context_ = nullptr;
-  std::span<const uint8_t> next_;
-  uint32_t num_chunks_ = 0;
-
-  std::unique_ptr<Ticket[]> tickets_;              // one per worker
-  alignas(64) std::atomic<uint32_t> num_done_{0};  // chunks of the current region that have run
-  alignas(64) std::atomic<uint32_t> epoch_{0};     // counts regions; workers sleep on it
-  alignas(64) std::atomic<uint32_t> num_sleeping_{0};
-  std::atomic<bool> caller_sleeps_{false};
-  std::atomic<bool> stop_{false};
+  Board board_;
+  std::unique_ptr<Place[]> places_;  // one per worker
   std::vector<std::thread> threads_;
 };
 
