@@ -26,7 +26,9 @@ struct ServingDevice {
 absl::Status CheckDevice(const ModelOptions& options);
 
 // `auto` is the first GPU if this build has the CUDA engine and there is one, else the CPU, and a log line says why.
-// Errors: --device cuda without a usable GPU; flags that the chosen device cannot follow.
-absl::StatusOr<ServingDevice> OpenDevice(const ModelOptions& options, int32_t num_threads);
+// `weight_type` is how the model's files store most weights: `--kv-dtype auto` goes by it. Errors: --device cuda
+// without a usable GPU; flags that the chosen device cannot follow.
+absl::StatusOr<ServingDevice> OpenDevice(const ModelOptions& options, const std::string& weight_type,
+                                         int32_t num_threads);
 
 }  // namespace sluice

@@ -100,7 +100,9 @@ struct FloatKernels {
   // up == nullptr out = act(gate). out may be gate or up.
   void (*activate)(ActivationKind kind, float alpha, float limit, const float* gate, const float* up, int64_t n,
                    float* out);
-  void (*to_f16)(const float* x, int64_t n, uint16_t* out);
+  // Keys and values as the cache keeps them in f16: rounded to nearest, ties to even; a finite number beyond the
+  // largest f16 (65504) becomes that, with its sign.
+  void (*to_cache_f16)(const float* x, int64_t n, uint16_t* out);
 
   // Adds a tile to the states of a few query rows. Keys in the cache's type: 32-bit, f16, bf16 floats.
   void (*attend_f32)(const AttentionTile& tile, const AttentionRows& rows);

@@ -20,7 +20,7 @@ constexpr FloatKernels MakeFloatKernels(Isa isa) {
   k.softcap = Softcap;
   k.rope = Rope;
   k.activate = Activate;
-  k.to_f16 = ToF16;
+  k.to_cache_f16 = ToCacheF16;
   k.attend_f32 = Attend<KvF32>;
   k.attend_f16 = Attend<KvF16>;
   k.attend_bf16 = Attend<KvBf16>;

@@ -61,7 +61,7 @@ void CpuKvCache::WriteKey(const FloatKernels& floats, int layer, int kv_head, in
   uint16_t narrow[kPart];
   for (int d = 0; d < head_dim; d += kPart) {
     const int count = std::min(kPart, head_dim - d);
-    floats.to_f16(k + d, count, narrow);
+    floats.to_cache_f16(k + d, count, narrow);
     for (int i = 0; i < count; ++i) to[(d + i) * kPageTokens] = narrow[i];
   }
 }
@@ -75,7 +75,7 @@ void CpuKvCache::WriteValue(const FloatKernels& floats, int layer, int kv_head, 
       std::memcpy(to, v, static_cast<size_t>(l.value_head_dim) * sizeof(float));
       return;
     case KvDType::kF16:
-      return floats.to_f16(v, l.value_head_dim, reinterpret_cast<uint16_t*>(to));
+      return floats.to_cache_f16(v, l.value_head_dim, reinterpret_cast<uint16_t*>(to));
     default:
       for (int i = 0; i < l.value_head_dim; ++i) reinterpret_cast<uint16_t*>(to)[i] = FloatToBf16(v[i]);
   }

@@ -1,6 +1,8 @@
 // RMS and layer normalisation, RoPE, activation functions and other element-wise work over one row.
 #pragma once
 
+#include <limits>
+
 #include "engine/ops/cpu/float_kernels.h"
 #include "engine/ops/cpu/vec_math.h"
 
@@ -49,11 +51,19 @@ void Softcap(float cap, float* x, int64_t n) {
   ForLanes(n, [&](int64_t i, int c) { StoreN(x + i, Mul(Set(cap), Tanh(Div(LoadN(x + i, c), Set(cap)))), c); });
 }
 
-void ToF16(const float* x, int64_t n, uint16_t* out) {
+// Finite numbers beyond the largest f16 become it; NaN and infinity stay, and are found among the logits.
+Vec WithinF16(Vec x) {
+  const Vec most = Set(65504.0f), largest = Set(std::numeric_limits<float>::max());
+  const Vec least = Set(-65504.0f), smallest = Set(std::numeric_limits<float>::lowest());
+  const Vec above = Select(Greater(x, largest), x, most), below = Select(Greater(smallest, x), x, least);
+  return Select(Greater(x, most), above, Select(Greater(least, x), below, x));
+}
+
+void ToCacheF16(const float* x, int64_t n, uint16_t* out) {
   ForLanes(n, [&](int64_t i, int c) {
-    if (c == kLanes) return StoreF16(out + i, Load(x + i));
+    if (c == kLanes) return StoreF16(out + i, WithinF16(Load(x + i)));
     uint16_t lanes[kLanes];
-    StoreF16(lanes, LoadPartial(x + i, c));
+    StoreF16(lanes, WithinF16(LoadPartial(x + i, c)));
     for (int j = 0; j < c; ++j) out[i + j] = lanes[j];
   });
 }

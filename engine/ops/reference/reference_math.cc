@@ -14,7 +14,8 @@ float RoundTo(KvDType type, float x) {
     case KvDType::kF32:
       return x;
     case KvDType::kF16:
-      return F16ToFloat(FloatToF16(x));
+      // A cache in f16 holds numbers: a finite one beyond the largest f16 becomes that.
+      return F16ToFloat(FloatToF16(std::isfinite(x) ? std::clamp(x, -65504.0f, 65504.0f) : x));
     case KvDType::kBF16:
       return Bf16ToFloat(FloatToBf16(x));
     case KvDType::kF8E4M3:
