@@ -11,6 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/model_loader.h"
+#include "engine/model/summary.h"
 #include "engine/runtime/load_runner.h"
 #include "engine/text/chat_template.h"
 #include "server/convert.h"
@@ -47,34 +48,42 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
 
 absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  SLUICE_ASSIGN_OR_RETURN(LoadedModel opened, LoadModel(options.model.path));
-  const auto loaded = std::make_shared<const LoadedModel>(std::move(opened));
+  // The files stay mapped in here only: what is served points into none of them, so that they may shrink afterwards.
+  SLUICE_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options.model.path));
   ModelHost host;
   host.num_threads = options.model.num_threads > 0 ? options.model.num_threads : DefaultThreadCount();
-  SLUICE_ASSIGN_OR_RETURN(ServingDevice device, OpenDevice(options.model, host.num_threads));
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, NewRunner(*loaded, options, &device));
+  SLUICE_ASSIGN_OR_RETURN(ServingDevice device, OpenDevice(options.model, loaded.weight_type, host.num_threads));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, NewRunner(loaded, options, &device));
 
-  host.architecture = loaded->spec.architecture;
-  host.weight_type = loaded->weight_type;
+  if (const int32_t fits = runner->options().max_model_len;
+      options.model.max_model_len == 0 && fits < loaded.spec.max_position) {
+    LogWarning(absl::StrCat("requests may have ", fits, " tokens, not the model's context of ",
+                            loaded.spec.max_position, ": no longer sequence fits into the KV cache of ",
+                            FormatBytes(runner->kv_bytes()),
+                            "; raise --kv-memory, or set --max-model-len to say that this is meant"));
+  }
+
+  host.architecture = loaded.spec.architecture;
+  host.weight_type = loaded.weight_type;
   host.activations = device.activations;
   host.kv_type = device.kv_type;
   host.device = device.name;
-  host.num_parameters = uint64_t(loaded->num_parameters);
-  host.context_length = loaded->spec.max_position;
+  host.num_parameters = uint64_t(loaded.num_parameters);
+  host.context_length = loaded.spec.max_position;
   host.weight_bytes = uint64_t(runner->weight_bytes());
   host.kv_bytes = uint64_t(runner->kv_bytes());
-  if (!loaded->chat_template.empty()) {
-    auto parsed = ChatTemplate::Parse(loaded->chat_template);
+  if (!loaded.chat_template.empty()) {
+    auto parsed = ChatTemplate::Parse(loaded.chat_template);
     if (parsed.ok()) {
       host.chat_template = std::make_shared<const ChatTemplate>(*std::move(parsed));
     } else {
-      LogWarning(absl::StrCat(loaded->path, ": ", parsed.status().message(), "; Chat is not available"));
+      LogWarning(absl::StrCat(loaded.path, ": ", parsed.status().message(), "; Chat is not available"));
     }
   }
-  host.defaults = Defaults(loaded->generation);
+  host.defaults = Defaults(loaded.generation);
   host.engine.max_model_len = runner->options().max_model_len;
-  host.engine.vocab_size = loaded->spec.vocab_size;
-  host.engine.eos_token_ids = loaded->eos_token_ids;
+  host.engine.vocab_size = loaded.spec.vocab_size;
+  host.engine.eos_token_ids = loaded.eos_token_ids;
   host.engine.block_size = runner->options().block_size;
   host.engine.num_blocks = runner->options().num_blocks;
   host.engine.kv_groups = runner->kv_groups();
@@ -83,8 +92,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.engine.max_queued_requests = options.limits.max_queued_requests;
   host.engine.max_queued_tokens = options.limits.max_queued_tokens;
   host.runner = std::move(runner);
-  // Shares the ownership of the mapped file, into which the tokenizer points.
-  if (loaded->tokenizer != nullptr) host.tokenizer = {loaded, loaded->tokenizer.get()};
+  host.tokenizer = std::move(loaded.tokenizer);
   host.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return host;
 }

@@ -9,9 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/log.h"
 #include "engine/model/summary.h"
-#include "server/lifecycle.h"
 #include "server/device.h"
 #include "server/library_log.h"
+#include "server/lifecycle.h"
+#include "server/load_guard.h"
 #include "server/load_host.h"
 #include "server/log_writer.h"
 #include "server/options.h"
@@ -46,13 +47,16 @@ int Run(int argc, char** argv) {
   auto server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), 1);
   LogInfo(absl::StrCat("loading ", options.model.path));
-  absl::StatusOr<ModelHost> host = LoadModelHost(options);
+  absl::StatusOr<ModelHost> host = [&] {
+    const LoadGuard guard;
+    return LoadModelHost(options);
+  }();
   if (!host.ok()) return Complain(host.status(), 1);
-  LogInfo(
-      absl::StrFormat("%s: %s, %s weights of %s, %s activations, %s KV cache of %s: %d blocks of %d tokens, context %d",
-                      options.model.names.front(), host->architecture, FormatBytes(int64_t(host->weight_bytes)),
-                      host->weight_type, host->activations, FormatBytes(int64_t(host->kv_bytes)), host->kv_type,
-                      host->engine.num_blocks, host->engine.block_size, host->engine.max_model_len));
+  LogInfo(absl::StrFormat(
+      "%s: %s, %s of weights (stored as %s), %s activations, %s KV cache of %s: %d blocks of %d tokens, context %d",
+      options.model.names.front(), host->architecture, FormatBytes(int64_t(host->weight_bytes)), host->weight_type,
+      host->activations, FormatBytes(int64_t(host->kv_bytes)), host->kv_type, host->engine.num_blocks,
+      host->engine.block_size, host->engine.max_model_len));
   LogInfo(absl::StrFormat("model read in %.2f s", host->load_seconds));
   if (absl::Status status = (*server)->Serve(*std::move(host)); !status.ok()) return Complain(status, 1);
 

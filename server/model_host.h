@@ -27,7 +27,7 @@ struct GenerationDefaults {
 struct ModelHost {
   // Told to clients.
   std::string architecture;     // "llama"
-  std::string weight_type;      // how most weights are stored: "Q4_1"
+  std::string weight_type;      // how the files store most weights: "Q4_1"
   std::string activations;      // "int16"
   std::string kv_type;          // "f16"
   std::string device;           // "cpu"

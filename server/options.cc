@@ -60,15 +60,16 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "dynamic "
       "RoPE up to its factor times that.",
       model, "N");
-  add("--block-size", &raw->block_size, "Tokens per KV block: a power of two from 1 to 256; the CPU takes 16 and more.",
-      model, "N");
+  add("--block-size", &raw->block_size, "Tokens per KV block: a power of two from 16 to 256.", model, "N");
   add("--kv-memory", &raw->kv_memory, "Memory for keys and values, such as 256MiB or 4GiB; auto: from what is free.",
       model, "BYTES");
   add("--activations", &raw->activations,
       "What to compute in: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU. auto: the first of each.", model,
       "TYPE");
   add("--kv-dtype", &raw->kv_dtype,
-      "How keys and values are stored: f32, f16 or bf16, on a GPU fp8_e4m3 too. auto: f16.", model, "TYPE");
+      "How keys and values are stored: f32, f16 or bf16, on a GPU fp8_e4m3 too. auto: f16, or bf16 "
+      "where weights and activations are bf16 (on a GPU).",
+      model, "TYPE");
 
   add("--mla-expand-from", &raw->mla_expand_from,
       "Prompts of so many tokens and more take the expanded form of latent attention: faster in long steps, slower in "
@@ -215,8 +216,8 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
     SLUICE_RETURN_IF_ERROR(IntFlag("--max-model-len", raw.max_model_len, 1, 1 << 30, &model->max_model_len));
   }
   SLUICE_RETURN_IF_ERROR(IntFlag("--block-size", raw.block_size, 1, 256, &model->block_size));
-  if ((model->block_size & (model->block_size - 1)) != 0) {
-    return Bad("--block-size", raw.block_size, "a power of two from 1 to 256");
+  if (model->block_size < 16 || (model->block_size & (model->block_size - 1)) != 0) {
+    return Bad("--block-size", raw.block_size, "a power of two from 16 to 256");
   }
   if (raw.kv_memory != "auto") {
     SLUICE_ASSIGN_OR_RETURN(model->kv_memory_bytes, ParseBytes("--kv-memory", raw.kv_memory));

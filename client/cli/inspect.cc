@@ -1,14 +1,23 @@
 // sluice inspect: what a model file or a config.json says about memory, without a server.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
-#include "engine/model/registry.h"
+#include "engine/io/model_folder.h"
+#include "engine/model/config_json.h"
+#include "engine/model/model_config.h"
+#include "engine/model/model_loader.h"
 #include "engine/model/summary.h"
 
 namespace sluice::cli {
@@ -25,7 +34,45 @@ const std::map<std::string, int32_t>& KvBytes() {
   return bytes;
 }
 
-std::string ToJson(const ModelSpec& spec, int32_t bytes_per_value, int64_t context) {
+// What a file says of a model, and what the server would warn of.
+struct Inspected {
+  ModelSpec spec;
+  std::vector<std::string> warnings;
+};
+
+absl::StatusOr<Inspected> InspectConfig(const std::string& file) {
+  absl::StatusOr<ConfigJson> config = ConfigJson::Open(file);
+  if (!config.ok()) return config.status();
+  absl::StatusOr<ModelConfig> model = ReadModelConfig(*config);
+  if (!model.ok()) return model.status();
+  return Inspected{std::move(model->spec), std::move(model->warnings)};
+}
+
+// By the server's own reader. A config.json alone, or a folder of one without weights, is looked at for what it is.
+absl::StatusOr<Inspected> Inspect(const std::string& path) {
+  if (absl::EndsWith(path, ".json")) return InspectConfig(path);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    absl::StatusOr<ModelFolder> folder = ModelFolder::Open(path);
+    if (!folder.ok()) return folder.status();
+    const bool has_weights =
+        !folder->NamesThatEndIn(".safetensors").empty() || !folder->NamesThatEndIn(".safetensors.index.json").empty();
+    if (!has_weights && folder->Has("config.json")) {
+      absl::StatusOr<Inspected> config = InspectConfig((std::filesystem::path(path) / "config.json").string());
+      if (config.ok()) {
+        config->warnings.push_back(path + ": has no safetensors, so only its config.json was looked at");
+      }
+      return config;
+    }
+  }
+  absl::StatusOr<LoadedModel> model = OpenModel(path);
+  if (!model.ok()) return model.status();
+  if (absl::Status status = CheckTensors(&*model); !status.ok()) return status;
+  return Inspected{std::move(model->spec), std::move(model->warnings)};
+}
+
+std::string ToJson(const Inspected& inspected, int32_t bytes_per_value, int64_t context) {
+  const ModelSpec& spec = inspected.spec;
   const ModelSummary summary = SummarizeModel(spec);
   return nlohmann::ordered_json{{"architecture", summary.architecture},
                                 {"num_layers", summary.num_layers},
@@ -41,17 +88,20 @@ std::string ToJson(const ModelSpec& spec, int32_t bytes_per_value, int64_t conte
                                 {"kv_block_bytes_per_token", summary.kv_group_values_per_token * bytes_per_value},
                                 {"kv_bytes_per_token", summary.kv_values_per_token * bytes_per_value},
                                 {"context", context},
-                                {"kv_bytes_for_context", sluice::KvBytes(spec, context, bytes_per_value)}}
-      .dump(2);
+                                {"kv_bytes_for_context", sluice::KvBytes(spec, context, bytes_per_value)},
+                                {"warnings", inspected.warnings}}
+      .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 int Run(const Flags& flags) {
-  absl::StatusOr<ModelSpec> spec = ReadModelSpec(flags.path);
-  if (!spec.ok()) return Report(spec.status());
+  const absl::StatusOr<Inspected> inspected = Inspect(flags.path);
+  if (!inspected.ok()) return Report(inspected.status());
+  for (const std::string& warning : inspected->warnings) std::cerr << "warning: " << warning << "\n";
+  const ModelSpec& spec = inspected->spec;
   const int32_t bytes_per_value = KvBytes().at(flags.kv_dtype);
-  const int64_t context = flags.context > 0 ? flags.context : spec->max_position;
-  std::cout << (flags.json ? ToJson(*spec, bytes_per_value, context) + "\n"
-                           : FormatModelSummary(*spec, bytes_per_value, context))
+  const int64_t context = flags.context > 0 ? flags.context : spec.max_position;
+  std::cout << (flags.json ? ToJson(*inspected, bytes_per_value, context) + "\n"
+                           : FormatModelSummary(spec, bytes_per_value, context))
             << std::flush;
   return kExitOk;
 }

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
-#include "engine/io/quote.h"
 
 namespace sluice {
 namespace {

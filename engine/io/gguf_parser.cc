@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/gguf.h"
-#include "engine/io/quote.h"
 
 namespace sluice {
 namespace {
@@ -236,11 +236,11 @@ absl::Status Gguf::Parser::Alignment() {
   const Value& value = found->second;
   const uint64_t offset = value.data - bytes_.data();
   if (value.type != Type::kU32) {
-    return Invalid(offset, "key '%s' is %s; expected u32", kAlignmentKey, TypeName(value.type));
+    return Invalid(offset, "key %s is %s; expected u32", Quote(kAlignmentKey), TypeName(value.type));
   }
   std::memcpy(&alignment_, value.data, sizeof(alignment_));
   if (!std::has_single_bit(alignment_) || alignment_ < kMinAlignment || alignment_ > kMaxAlignment) {
-    return Invalid(offset, "key '%s' is %d; expected a power of two from %d to %d", kAlignmentKey, alignment_,
+    return Invalid(offset, "key %s is %d; expected a power of two from %d to %d", Quote(kAlignmentKey), alignment_,
                    kMinAlignment, kMaxAlignment);
   }
   return absl::OkStatus();

@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/gguf.h"
-#include "engine/io/quote.h"
 
 namespace sluice {
 namespace {

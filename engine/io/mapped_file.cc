@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
@@ -47,7 +49,13 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const size_t size = static_cast<size_t>(info.st_size);
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot map ", size, " bytes"));
-  return MappedFile(absl::MakeConstSpan(static_cast<const uint8_t*>(data), size));
+  MappedFile file(absl::MakeConstSpan(static_cast<const uint8_t*>(data), size));
+  const absl::string_view text(static_cast<const char*>(data), std::min<size_t>(size, 1024));
+  if (absl::StartsWith(text, "version https://git-lfs.github.com/spec/")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": holds no data but a Git LFS pointer to it; get the file itself with 'git lfs pull'"));
+  }
+  return file;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

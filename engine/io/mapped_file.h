@@ -14,7 +14,7 @@ namespace sluice {
 class MappedFile {
  public:
   // Errors name the path: NOT_FOUND (no such file), PERMISSION_DENIED, INVALID_ARGUMENT (a directory, not a regular
-  // file, or empty), otherwise what the system said.
+  // file, empty, or the few lines that Git LFS keeps in a file's place), otherwise what the system said.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

@@ -1,10 +1,12 @@
 #include "engine/io/model_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/io/quote.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +40,17 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
 bool ModelFolder::Has(absl::string_view name) const {
   std::error_code error;
   return IsPlainName(name) && fs::exists(fs::symlink_status(fs::path(path_) / std::string(name), error));
+}
+
+std::vector<std::string> ModelFolder::NamesThatEndIn(absl::string_view ending) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(root_, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (absl::EndsWith(name, ending)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 absl::StatusOr<std::string> ModelFolder::Find(absl::string_view name) const {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,9 @@ class ModelFolder {
 
   // Whether there is such an entry; a link that leads nowhere is one.
   bool Has(absl::string_view name) const;
+
+  // The names of the folder's entries that end so, in order.
+  std::vector<std::string> NamesThatEndIn(absl::string_view ending) const;
 
   // The path of the file. Errors name it: INVALID_ARGUMENT for a name that is not plain ("../x", "a/b", "..", "") or a
   // link that leaves the folder, NOT_FOUND for an entry that is not there or a link that leads nowhere.

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
-#include "engine/io/quote.h"
 #include "engine/io/strict_json.h"
 
 namespace sluice {
@@ -193,7 +193,7 @@ class HeaderReader : public StrictJson {
     } else {
       return Refuse(absl::StrCat("key ", Quote(key), " is not known; expected dtype, shape and data_offsets"));
     }
-    if ((fields_ & unsigned(field_)) != 0) return Refuse(absl::StrCat("key '", key, "' occurs twice"));
+    if ((fields_ & unsigned(field_)) != 0) return Refuse(absl::StrCat("key ", Quote(key), " occurs twice"));
     fields_ |= unsigned(field_);
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -9,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/mapped_file.h"
-#include "engine/io/quote.h"
 #include "engine/io/strict_json.h"
 
 namespace sluice {
@@ -108,6 +109,19 @@ absl::StatusOr<SafetensorsIndex> ReadIndex(const std::string& path) {
   return ParseSafetensorsIndex(absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
 }
 
+// What the index names besides the single file; nothing if it cannot be read, for it is not what is served.
+std::vector<std::string> OtherShards(const ModelFolder& folder) {
+  if (!folder.Has(kIndex)) return {};
+  const absl::StatusOr<std::string> path = folder.Find(kIndex);
+  if (!path.ok()) return {};
+  const absl::StatusOr<SafetensorsIndex> weight_map = ReadIndex(*path);
+  if (!weight_map.ok()) return {};
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : *weight_map) shards.insert(shard);
+  shards.erase(std::string(kSingleFile));
+  return {shards.begin(), shards.end()};
+}
+
 // The tensors of `shard` are all promised to be there.
 absl::Status CheckShard(const std::string& index, const SafetensorsIndex& weight_map, const std::string& name,
                         const Safetensors& shard) {
@@ -142,11 +156,13 @@ absl::StatusOr<std::vector<Safetensors>> OpenShards(const ModelFolder& folder, c
   size_t num_tensors = 0;
   for (const auto& [shard, tensor] : a_tensor_of) {
     const absl::StatusOr<std::string> path = folder.Find(shard);
-    if (!path.ok()) {
-      return absl::Status(path.status().code(), absl::StrCat(index, ": tensor ", Quote(tensor), " is said to be in ",
-                                                             Quote(shard), "; ", path.status().message()));
+    const bool is_safetensors = absl::EndsWith(shard, ".safetensors");
+    if (!path.ok() && (is_safetensors || !absl::IsNotFound(path.status()))) {
+      return absl::Status(path.status().code(),
+                          absl::StrCat(index, ": names ", a_tensor_of.size(), " files; tensor ", Quote(tensor),
+                                       " is said to be in ", Quote(shard), "; ", path.status().message()));
     }
-    if (!absl::EndsWith(shard, ".safetensors")) {
+    if (!is_safetensors) {
       return absl::InvalidArgumentError(absl::StrCat(index, ": tensor ", Quote(tensor), " is said to be in ",
                                                      Quote(shard), "; expected a file called *.safetensors"));
     }
@@ -158,6 +174,25 @@ absl::StatusOr<std::vector<Safetensors>> OpenShards(const ModelFolder& folder, c
   // Names are unique within a shard and every one of them is in the map: too few means that one is missing.
   if (num_tensors < weight_map.size()) return MissingTensor(index, weight_map, shards);
   return shards;
+}
+
+// The single file, although there may be an index of others beside it.
+absl::StatusOr<std::vector<Safetensors>> OpenSingle(const ModelFolder& folder, std::vector<std::string>* warnings) {
+  const std::vector<std::string> shards = OtherShards(folder);
+  absl::StatusOr<std::string> path = folder.Find(kSingleFile);
+  absl::StatusOr<Safetensors> file = path.ok() ? Safetensors::Open(*path) : path.status();
+  if (!file.ok()) {
+    if (shards.empty()) return file.status();
+    return absl::Status(file.status().code(), absl::StrCat(file.status().message(), "; without it the ", shards.size(),
+                                                           " files that ", kIndex, " names would be read"));
+  }
+  if (!shards.empty()) {
+    warnings->push_back(absl::StrCat(*path, ": is read, as in Hugging Face's libraries, and the ", shards.size(),
+                                     " files that ", kIndex, " names are not: ", QuoteList(shards)));
+  }
+  std::vector<Safetensors> files;
+  files.push_back(*std::move(file));
+  return files;
 }
 
 }  // namespace
@@ -173,20 +208,18 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view text, c
   return reader.TakeWeightMap();
 }
 
-absl::StatusOr<std::vector<Safetensors>> OpenSafetensors(const ModelFolder& folder) {
-  if (folder.Has(kSingleFile)) {
-    SLUICE_ASSIGN_OR_RETURN(const std::string path, folder.Find(kSingleFile));
-    SLUICE_ASSIGN_OR_RETURN(Safetensors file, Safetensors::Open(path));
-    std::vector<Safetensors> files;
-    files.push_back(std::move(file));
-    return files;
-  }
+absl::StatusOr<std::vector<Safetensors>> OpenSafetensors(const ModelFolder& folder,
+                                                         std::vector<std::string>* warnings) {
+  if (folder.Has(kSingleFile)) return OpenSingle(folder, warnings);
   if (folder.Has(kIndex)) {
     SLUICE_ASSIGN_OR_RETURN(const std::string path, folder.Find(kIndex));
     return OpenShards(folder, path);
   }
+  const std::vector<std::string> others = folder.NamesThatEndIn(".safetensors");
   return absl::NotFoundError(absl::StrCat(folder.path(), ": has neither ", kSingleFile, " nor ", kIndex,
-                                          "; weights in other formats (pytorch_model.bin) are not read"));
+                                          others.empty()
+                                              ? "; weights in other formats (pytorch_model.bin) are not read"
+                                              : absl::StrCat(", which would say what is in its ", QuoteList(others))));
 }
 
 }  // namespace sluice

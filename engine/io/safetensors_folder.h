@@ -19,10 +19,10 @@ using SafetensorsIndex = absl::flat_hash_map<std::string, std::string>;
 // INVALID_ARGUMENT says what is wrong with it; `name` stands for the file. Names of shards are not looked at.
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view text, const std::string& name);
 
-// Where both are there, the single file wins, as in Hugging Face's libraries. The shards together hold the tensors that
-// the index names, each in the shard it says, and no others. Shards come in the order of their names. NOT_FOUND: no
-// safetensors, or a shard that is not there; otherwise the errors of ModelFolder, MappedFile and Safetensors, and
-// INVALID_ARGUMENT for an index that is not true.
-absl::StatusOr<std::vector<Safetensors>> OpenSafetensors(const ModelFolder& folder);
+// Where both are there, the single file wins, as in Hugging Face's libraries, and a line in `warnings` says so, unless
+// the index names that file only. The shards together hold the tensors that the index names, each in the shard it says,
+// and no others. Shards come in the order of their names. NOT_FOUND: no safetensors, or a shard that is not there;
+// otherwise the errors of ModelFolder, MappedFile and Safetensors, and INVALID_ARGUMENT for an index that is not true.
+absl::StatusOr<std::vector<Safetensors>> OpenSafetensors(const ModelFolder& folder, std::vector<std::string>* warnings);
 
 }  // namespace sluice

@@ -16,7 +16,8 @@ namespace sluice {
 // values it does not like. Used for one text.
 class StrictJson : public nlohmann::json_sax<nlohmann::json> {
  public:
-  // `name` stands for the file in errors; `text` starts at byte `offset` of it.
+  // `name` stands for the file in errors; `text` starts at byte `offset` of it. Errors give places as offsets, or as
+  // lines and columns of a file that is all text (offset 0).
   StrictJson(std::string name, uint64_t offset) : name_(std::move(name)), offset_(offset) {}
 
   // The whole text must be one JSON object in UTF-8, white space around it allowed after it only. INVALID_ARGUMENT
@@ -50,8 +51,11 @@ class StrictJson : public nlohmann::json_sax<nlohmann::json> {
   const std::string& name() const { return name_; }
 
  private:
+  std::string PlaceOf(uint64_t position) const;
+
   const std::string name_;
   const uint64_t offset_;
+  absl::string_view text_;
   absl::Status status_;
 };
 

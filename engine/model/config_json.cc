@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/parse_json.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/mapped_file.h"
 
@@ -44,6 +45,7 @@ struct ConfigJson::Document {
   const Json json;
   mutable Mutex mutex;
   mutable absl::flat_hash_set<std::string> read ABSL_GUARDED_BY(mutex);  // with the objects they are in
+  mutable std::vector<std::string> warnings ABSL_GUARDED_BY(mutex);
 };
 
 struct ConfigJson::Rep {
@@ -92,12 +94,12 @@ absl::Status ConfigJson::WrongValue(absl::string_view key, absl::string_view exp
   std::string found = rep_->object->at(std::string(key)).dump(-1, ' ', true, Json::error_handler_t::replace);
   if (found.size() > 80) found = found.substr(0, 77) + "...";
   return absl::InvalidArgumentError(
-      absl::StrCat(name_, ": key '", prefix_, key, "' is ", found, ", expected ", expected));
+      absl::StrCat(name_, ": key ", Quote(absl::StrCat(prefix_, key)), " is ", found, ", expected ", expected));
 }
 
 absl::Status ConfigJson::Missing(absl::string_view key) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(name_, ": key '", prefix_, key, "' is ", IsNull(key) ? "null" : "missing"));
+      absl::StrCat(name_, ": key ", Quote(absl::StrCat(prefix_, key)), " is ", IsNull(key) ? "null" : "missing"));
 }
 
 absl::StatusOr<std::optional<int64_t>> ConfigJson::FindInt(absl::string_view key, int64_t min, int64_t max) const {
@@ -218,6 +220,16 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ConfigJson::FindStrings(
 }
 
 void ConfigJson::Ignore(absl::string_view key) const { rep_->Member(prefix_, key); }
+
+void ConfigJson::Warn(std::string text) const {
+  MutexLock lock(&rep_->document->mutex);
+  rep_->document->warnings.push_back(absl::StrCat(name_, ": ", text));
+}
+
+std::vector<std::string> ConfigJson::Warnings() const {
+  MutexLock lock(&rep_->document->mutex);
+  return rep_->document->warnings;
+}
 
 std::vector<std::string> ConfigJson::UnreadKeys() const {
   std::vector<std::string> unread;

@@ -53,6 +53,10 @@ class ConfigJson {
 
   // Says that a key has no bearing: it counts as asked for.
   void Ignore(absl::string_view key) const;
+  // Remembers something to say about the file that is no error; `text` does not name the file.
+  void Warn(std::string text) const;
+  // All of them, in order and with the file's name.
+  std::vector<std::string> Warnings() const;
   // Keys, with those of the objects they are in, that nobody has asked for: "rope_scaling.short_mscale". An object that
   // nobody asked for is named itself, not by its keys; a null is as good as missing. Sorted.
   std::vector<std::string> UnreadKeys() const;

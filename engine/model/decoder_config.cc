@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 
 namespace sluice {
@@ -39,8 +40,8 @@ absl::StatusOr<ActivationKind> ReadActivation(const ConfigJson& config, absl::st
   if (name == "gelu") return ActivationKind::kGeluErf;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return ActivationKind::kGeluTanh;
   return absl::UnimplementedError(
-      absl::StrCat(config.name(), ": key '", key, "' is '", name,
-                   "', which is not supported; expected silu, gelu, gelu_new or gelu_pytorch_tanh"));
+      absl::StrCat(config.name(), ": key ", Quote(key), " is ", Quote(name),
+                   ", which is not supported; expected silu, gelu, gelu_new or gelu_pytorch_tanh"));
 }
 
 absl::StatusOr<ModelSpec> ReadDecoderConfig(const ConfigJson& config, const DecoderDefaults& defaults) {
@@ -90,8 +91,8 @@ absl::StatusOr<std::optional<std::vector<std::string>>> FindLayerTypes(const Con
   }
   for (const std::string& type : *types) {
     if (std::find(known.begin(), known.end(), type) != known.end()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.name(), ": key 'layer_types' holds '", type, "', expected ", absl::StrJoin(known, " or ")));
+    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": key 'layer_types' holds ", Quote(type),
+                                                   ", expected ", absl::StrJoin(known, " or ")));
   }
   return types;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 #include "engine/model/decoder_config.h"
@@ -101,9 +102,9 @@ void SetLayers(LayerSpec layer, const DenseFfn& dense, const std::optional<MoeFf
 absl::Status ExpectWord(const ConfigJson& config, absl::string_view key, absl::string_view expected) {
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::string> found, config.FindString(key));
   if (!found.has_value() || *found == expected) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(config.name(), ": key '", key, "' is '", *found,
-                                               "', which is not supported for this model_type; expected '", expected,
-                                               "'"));
+  return absl::UnimplementedError(absl::StrCat(config.name(), ": key ", Quote(key), " is ", Quote(*found),
+                                               ", which is not supported for this model_type; expected ",
+                                               Quote(expected)));
 }
 
 absl::StatusOr<Mla> ReadMla(const ConfigJson& config) {
@@ -183,8 +184,8 @@ absl::StatusOr<MoeFfn> ReadV2Moe(const ConfigJson& config) {
   if (method == "group_limited_greedy") {
     SLUICE_ASSIGN_OR_RETURN(moe.routing.groups, ReadGroups(config, MoeGroupScore::kMax));
   } else if (method.value_or("greedy") != "greedy") {
-    return absl::UnimplementedError(
-        absl::StrCat(config.name(), ": key 'topk_method' is '", *method, "', expected greedy or group_limited_greedy"));
+    return absl::UnimplementedError(absl::StrCat(config.name(), ": key 'topk_method' is ", Quote(*method),
+                                                 ", expected greedy or group_limited_greedy"));
   }
   return moe;
 }
@@ -250,9 +251,9 @@ absl::StatusOr<Mla> ReadMla(const GgufKeys& keys, int64_t num_layers) {
   SLUICE_ASSIGN_OR_RETURN(mla.v_head_dim, keys.GetInt(absl::StrCat("attention.value_length", suffix), 1, kMaxSize));
   mla.qk_nope_head_dim = key - mla.qk_rope_head_dim;
   if (mla.qk_nope_head_dim < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key '", keys.Key(key_length), "' is ", key,
-                                                   ", expected more than the ", mla.qk_rope_head_dim, " of '",
-                                                   keys.Key("rope.dimension_count"), "'"));
+    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key ", Quote(keys.Key(key_length)), " is ",
+                                                   key, ", expected more than the ", mla.qk_rope_head_dim, " of ",
+                                                   Quote(keys.Key("rope.dimension_count"))));
   }
   return mla;
 }

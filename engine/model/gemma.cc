@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/log.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 #include "engine/model/decoder_config.h"
@@ -142,8 +142,9 @@ absl::StatusOr<RopeSpec> ReadGemma3Rope(const ConfigJson& config, absl::string_v
     if (scaling->Has("rope_type")) {
       own = scaling;
     } else {
-      LogWarning(absl::StrCat(config.name(), ": key 'rope_scaling' has no 'rope_type', without which it means nothing ",
-                              "to this family: the model runs with unscaled RoPE"));
+      config.Warn(
+          "key 'rope_scaling' has no 'rope_type', without which it means nothing to this family: the model "
+          "runs with unscaled RoPE");
     }
   }
   if (own.has_value()) {
@@ -152,8 +153,8 @@ absl::StatusOr<RopeSpec> ReadGemma3Rope(const ConfigJson& config, absl::string_v
   }
   rope.theta = theta;
   if (!(theta > 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": the base of the RoPE of ", layer_type, " ('",
-                                                   theta_key, "') is ", theta, ", expected a number above 1"));
+    return absl::InvalidArgumentError(absl::StrCat(config.name(), ": the base of the RoPE of ", layer_type, " (",
+                                                   Quote(theta_key), ") is ", theta, ", expected a number above 1"));
   }
   return AddRope(config.name(), rope, HeadDim(*spec), RopeLayout::kHalfSplit, spec);
 }
@@ -168,6 +169,7 @@ absl::StatusOr<ModelSpec> ReadGemma3Text(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(const RopeSpec sliding,
                           ReadGemma3Rope(config, "sliding_attention", "rope_local_base_freq", 1e4f, &spec));
   SetRope(full, sliding, &spec);
+  spec.longest_position = spec.max_position;  // which counts the linear factor
   return spec;
 }
 
@@ -241,6 +243,7 @@ absl::StatusOr<ModelSpec> Gemma2FromGguf(const Gguf& gguf) {
 absl::StatusOr<ModelSpec> Gemma3FromGguf(const Gguf& gguf) {
   const GgufKeys keys(gguf, "gemma3");
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadGguf(keys, 62, kGemma3));
+  spec.longest_position = spec.max_position;  // which counts the linear factor
   SLUICE_ASSIGN_OR_RETURN(const int32_t window, keys.IntOr("attention.sliding_window", 0, kMax, 0));
   SLUICE_ASSIGN_OR_RETURN(spec.final_softcap, keys.FindPositive("final_logit_softcapping"));
   if (window == 0) return spec;

@@ -1,11 +1,13 @@
 #include "engine/model/gguf_keys.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 
 namespace sluice {
@@ -17,14 +19,14 @@ constexpr int32_t kMax = INT32_MAX;
 absl::StatusOr<std::vector<float>> ReadFactors(const Gguf& gguf, const TensorView& tensor, int64_t expected) {
   if (tensor.type != TensorType::kF32 || tensor.num_elements() != expected) {
     return absl::InvalidArgumentError(
-        absl::StrCat(gguf.name(), ": tensor '", tensor.name, "' has ", tensor.num_elements(), " elements of type ",
+        absl::StrCat(gguf.name(), ": tensor ", Quote(tensor.name), " has ", tensor.num_elements(), " elements of type ",
                      TensorTypeName(tensor.type), ", expected ", expected, " of type F32"));
   }
   std::vector<float> factors(static_cast<size_t>(expected));
   std::memcpy(factors.data(), tensor.data.data(), factors.size() * sizeof(float));
   for (size_t i = 0; i < factors.size(); ++i) {
     if (factors[i] > 0 && std::isfinite(factors[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(gguf.name(), ": tensor '", tensor.name, "' holds ", factors[i],
+    return absl::InvalidArgumentError(absl::StrCat(gguf.name(), ": tensor ", Quote(tensor.name), " holds ", factors[i],
                                                    " at ", i, ", expected finite numbers above 0"));
   }
   return factors;
@@ -37,12 +39,13 @@ absl::StatusOr<LongRope> ReadLongRope(const GgufKeys& keys, int32_t max_position
     const TensorView* tensor = keys.gguf().FindTensor(name);
     if (tensor == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat(keys.gguf().name(), ": tensor '", name, "' is missing; longrope needs it"));
+          absl::StrCat(keys.gguf().name(), ": tensor ", Quote(name), " is missing; longrope needs it"));
     }
     SLUICE_ASSIGN_OR_RETURN(*list, ReadFactors(keys.gguf(), *tensor, tensor->num_elements()));
   }
   SLUICE_ASSIGN_OR_RETURN(longrope.original_max_position,
                           keys.IntOr("rope.scaling.original_context_length", 1, kMax, max_position));
+  SLUICE_ASSIGN_OR_RETURN(longrope.factor, keys.FindPositive("rope.scaling.factor"));
   const double factor = double(max_position) / longrope.original_max_position;
   SLUICE_ASSIGN_OR_RETURN(
       longrope.attention_factor,
@@ -76,10 +79,17 @@ absl::StatusOr<RopeScaling> ReadScaling(const GgufKeys& keys, int32_t max_positi
   SLUICE_ASSIGN_OR_RETURN(const float factor, keys.PositiveOr("rope.scaling.factor", old_factor));
   if (!type.has_value()) return factor == 1 ? RopeScaling{} : RopeScaling{LinearRope{factor}};
   if (*type == "none") return RopeScaling{};
-  if (*type == "linear") return LinearRope{factor};
+  if (*type == "linear") {
+    LinearRope linear{factor};
+    if (keys.Has("rope.scaling.original_context_length")) {
+      SLUICE_ASSIGN_OR_RETURN(linear.original_max_position,
+                              keys.GetInt("rope.scaling.original_context_length", 1, kMax));
+    }
+    return linear;
+  }
   if (*type == "yarn") return ReadYarn(keys, factor, max_position);
-  return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key '", keys.Key("rope.scaling.type"), "' is '",
-                                                 *type, "'; known are none, linear, yarn and longrope"));
+  return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key ", Quote(keys.Key("rope.scaling.type")),
+                                                 " is ", Quote(*type), "; known are none, linear, yarn and longrope"));
 }
 
 }  // namespace
@@ -105,7 +115,7 @@ absl::StatusOr<std::optional<float>> GgufKeys::FindPositive(absl::string_view ke
   SLUICE_ASSIGN_OR_RETURN(const std::optional<float> value, gguf_.FindFloat(Key(key)));
   if (!value.has_value() || (*value > 0 && std::isfinite(*value))) return value;
   return absl::InvalidArgumentError(
-      absl::StrCat(gguf_.name(), ": key '", Key(key), "' is ", *value, ", expected a finite number above 0"));
+      absl::StrCat(gguf_.name(), ": key ", Quote(Key(key)), " is ", *value, ", expected a finite number above 0"));
 }
 
 absl::StatusOr<float> GgufKeys::GetPositive(absl::string_view key) const {
@@ -129,7 +139,7 @@ absl::StatusOr<int32_t> GgufKeys::SameInAllLayers(absl::string_view key, int64_t
 }
 
 absl::Status GgufKeys::Unsupported(absl::string_view key, absl::string_view what) const {
-  return absl::UnimplementedError(absl::StrCat(gguf_.name(), ": key '", Key(key), "' ", what));
+  return absl::UnimplementedError(absl::StrCat(gguf_.name(), ": key ", Quote(Key(key)), " ", what));
 }
 
 absl::StatusOr<ModelSpec> ReadGgufSizes(const GgufKeys& keys) {
@@ -159,10 +169,10 @@ absl::StatusOr<Gqa> ReadHeads(const GgufKeys& keys, int64_t num_layers, int32_t 
     SLUICE_ASSIGN_OR_RETURN(gqa.num_kv_heads, keys.SameInAllLayers("attention.head_count_kv", num_layers));
   }
   if (d_model % gqa.num_heads != 0 && !keys.Has("attention.key_length")) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key '", keys.Key("embedding_length"), "' is ",
-                                                   d_model, ", expected a multiple of '",
-                                                   keys.Key("attention.head_count"), "' ", gqa.num_heads, " where '",
-                                                   keys.Key("attention.key_length"), "' is missing"));
+    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key ", Quote(keys.Key("embedding_length")),
+                                                   " is ", d_model, ", expected a multiple of ",
+                                                   Quote(keys.Key("attention.head_count")), " ", gqa.num_heads,
+                                                   " where ", Quote(keys.Key("attention.key_length")), " is missing"));
   }
   SLUICE_ASSIGN_OR_RETURN(gqa.head_dim, keys.IntOr("attention.key_length", 1, kMax, d_model / gqa.num_heads));
   SLUICE_ASSIGN_OR_RETURN(gqa.value_head_dim, keys.IntOr("attention.value_length", 1, kMax, gqa.head_dim));
@@ -173,8 +183,8 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const GgufKeys& keys, int32_t max_posi
   RopeConfig rope;
   SLUICE_ASSIGN_OR_RETURN(rope.theta, keys.PositiveOr("rope.freq_base", 1e4f));
   if (!(rope.theta > 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key '", keys.Key("rope.freq_base"), "' is ",
-                                                   rope.theta, ", expected a number above 1"));
+    return absl::InvalidArgumentError(absl::StrCat(keys.gguf().name(), ": key ", Quote(keys.Key("rope.freq_base")),
+                                                   " is ", rope.theta, ", expected a number above 1"));
   }
   SLUICE_ASSIGN_OR_RETURN(rope.scaling, ReadScaling(keys, max_position));
   return rope;
@@ -188,7 +198,10 @@ absl::StatusOr<RopeSpec> AddRope(const GgufKeys& keys, const RopeConfig& rope, i
   if (divisors == nullptr) return added;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<float> factors, ReadFactors(keys.gguf(), *divisors, num_rotary / 2));
   RopeTable& table = spec->rope_tables.back();
-  for (size_t i = 0; i < factors.size(); ++i) table.inv_freq[i] /= factors[i];
+  for (size_t i = 0; i < factors.size(); ++i) {
+    table.inv_freq[i] /= factors[i];
+    spec->rope_stretch = std::max(spec->rope_stretch, factors[i]);
+  }
   return added;
 }
 

@@ -1,11 +1,15 @@
 #include "engine/model/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/registry.h"
 #include "engine/text/recipes.h"
@@ -44,6 +48,29 @@ absl::Status ReadFlags(const Gguf& gguf, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+// Copies of strings in one piece of memory.
+class StringStore {
+ public:
+  explicit StringStore(std::initializer_list<absl::Span<const absl::string_view>> lists) {
+    size_t bytes = 0;
+    for (const absl::Span<const absl::string_view> list : lists) {
+      for (const absl::string_view text : list) bytes += text.size();
+    }
+    bytes_->reserve(bytes);  // so that it never moves
+  }
+
+  absl::string_view Keep(absl::string_view text) {
+    const size_t begin = bytes_->size();
+    bytes_->append(text.data(), text.size());
+    return absl::string_view(*bytes_).substr(begin);
+  }
+
+  std::shared_ptr<const void> Take() && { return std::move(bytes_); }
+
+ private:
+  std::shared_ptr<std::string> bytes_ = std::make_shared<std::string>();
+};
+
 // What the architecture says of its control tokens; a vocabulary of another one has nothing to say.
 void AddTokenOptions(const Gguf& gguf, TokenizerSpec* spec) {
   const absl::StatusOr<const Architecture*> architecture = FindArchitecture(gguf);
@@ -67,22 +94,27 @@ absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf)
   } else if (*model == "llama") {
     spec.model = TokenizerModel::kSentencePieceBpe;
   } else {
-    return absl::UnimplementedError(absl::StrCat(gguf.name(), ": key '", Key("model"), "' is '", *model,
-                                                 "', which is not supported; supported are gpt2 and llama"));
+    return absl::UnimplementedError(absl::StrCat(gguf.name(), ": key ", Quote(Key("model")), " is ", Quote(*model),
+                                                 ", which is not supported; supported are gpt2 and llama"));
   }
-  SLUICE_ASSIGN_OR_RETURN(spec.tokens, gguf.GetStringArray(Key("tokens")));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<absl::string_view> tokens, gguf.GetStringArray(Key("tokens")));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> types, gguf.FindIntArray(Key("token_type")));
   if (types.has_value()) {
     for (int64_t type : *types) spec.types.push_back(static_cast<TokenType>(int32_t(type)));
   }
+  std::vector<absl::string_view> merges;
   if (spec.model == TokenizerModel::kByteLevelBpe) {
-    SLUICE_ASSIGN_OR_RETURN(const std::vector<absl::string_view> merges, gguf.GetStringArray(Key("merges")));
-    for (absl::string_view merge : merges) spec.merges.push_back(ParseMergeRule(merge));
+    SLUICE_ASSIGN_OR_RETURN(merges, gguf.GetStringArray(Key("merges")));
     SLUICE_ASSIGN_OR_RETURN(const absl::string_view pre, gguf.GetString(Key("pre")));
     spec.pre = std::string(pre);
   } else {
     SLUICE_ASSIGN_OR_RETURN(spec.scores, gguf.GetFloatArray(Key("scores")));
   }
+  // Copied: the file may shrink while the model is served, and what was mapped of it is gone then.
+  StringStore strings({tokens, merges});
+  for (absl::string_view token : tokens) spec.tokens.push_back(strings.Keep(token));
+  for (absl::string_view merge : merges) spec.merges.push_back(ParseMergeRule(strings.Keep(merge)));
+  spec.storage = std::move(strings).Take();
   SLUICE_RETURN_IF_ERROR(ReadIds(gguf, &spec));
   SLUICE_RETURN_IF_ERROR(ReadFlags(gguf, &spec));
   if (spec.model == TokenizerModel::kSentencePieceBpe) AddTokenOptions(gguf, &spec);

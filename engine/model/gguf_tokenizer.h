@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Nothing if the file has no vocabulary (tokenizer.ggml.model missing or "none"). The result points into the file.
+// Nothing if the file has no vocabulary (tokenizer.ggml.model missing or "none"). The result owns its strings.
 // UNIMPLEMENTED: a tokenizer model other than "gpt2" and "llama"; errors of the keys name them. What the lists hold is
 // checked by Tokenizer::Create.
 absl::StatusOr<std::optional<TokenizerSpec>> ReadTokenizerSpec(const Gguf& gguf);

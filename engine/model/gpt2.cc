@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 #include "engine/model/decoder_config.h"
@@ -79,7 +80,7 @@ void FillLayers(int32_t num_heads, float eps, const DenseFfn& ffn, ModelSpec* sp
 }
 
 absl::Status WidthIsNoMultiple(const std::string& file, absl::string_view key, int32_t d_model, int32_t num_heads) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": key '", key, "' is ", d_model,
+  return absl::InvalidArgumentError(absl::StrCat(file, ": key ", Quote(key), " is ", d_model,
                                                  ", expected a multiple of the number of heads, ", num_heads));
 }
 

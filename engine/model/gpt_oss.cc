@@ -116,7 +116,8 @@ absl::StatusOr<ModelSpec> GptOssFromConfig(const ConfigJson& config) {
 absl::StatusOr<ModelSpec> GptOssFromGguf(const Gguf& gguf) {
   const GgufKeys keys(gguf, "gpt-oss");
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadGgufDecoder(keys, RopeLayout::kHalfSplit));
-  SLUICE_ASSIGN_OR_RETURN(RopeConfig rope, ReadRopeConfig(keys, spec.max_position));
+  SLUICE_ASSIGN_OR_RETURN(const int32_t context, keys.GetInt("context_length", 1, INT32_MAX));
+  SLUICE_ASSIGN_OR_RETURN(RopeConfig rope, ReadRopeConfig(keys, context));
   if (YarnRope* yarn = std::get_if<YarnRope>(&rope.scaling)) {
     yarn->truncate = false;  // there is no key for it
     spec.rope_tables[0] = MakeRopeTable(rope.theta, spec.layers[0].attention.rope->num_rotary, rope.scaling);

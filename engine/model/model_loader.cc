@@ -10,19 +10,21 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/in_file.h"
 #include "engine/base/log.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/gguf.h"
 #include "engine/io/model_folder.h"
 #include "engine/io/safetensors_folder.h"
 #include "engine/model/gguf_tokenizer.h"
-#include "engine/model/quantization_config.h"
+#include "engine/model/model_config.h"
 #include "engine/model/registry.h"
 #include "engine/model/summary.h"
-#include "engine/model/unknown_keys.h"
+#include "engine/model/tensors_by_role.h"
 #include "engine/text/hf_tokenizer.h"
 
 namespace sluice {
@@ -40,12 +42,12 @@ absl::StatusOr<ConfigJson> OpenJson(const ModelFolder& folder, absl::string_view
 // generation_config.json beside the file wins over the file's own recommendations, field by field.
 absl::Status ReadGgufGeneration(const Gguf& gguf, LoadedModel* model) {
   GenerationConfig& config = model->generation;
-  SLUICE_ASSIGN_OR_RETURN(config, ReadGenerationConfig(gguf));
+  config = ReadGenerationConfig(gguf, &model->warnings);
   const std::filesystem::path parent = std::filesystem::path(model->path).parent_path();
   SLUICE_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(parent.empty() ? "." : parent.string()));
   if (!folder.Has(kGenerationConfig)) return absl::OkStatus();
   SLUICE_ASSIGN_OR_RETURN(const ConfigJson json, OpenJson(folder, kGenerationConfig));
-  SLUICE_ASSIGN_OR_RETURN(GenerationConfig other, ReadGenerationConfig(json));
+  SLUICE_ASSIGN_OR_RETURN(GenerationConfig other, ReadGenerationConfig(json, &model->warnings));
   if (other.temperature.has_value()) config.temperature = other.temperature;
   if (other.top_p.has_value()) config.top_p = other.top_p;
   if (other.top_k.has_value()) config.top_k = other.top_k;
@@ -113,7 +115,7 @@ absl::StatusOr<std::optional<TokenizerSpec>> ReadFolderText(const ModelFolder& f
 absl::Status ReadFolderGeneration(const ModelFolder& folder, const ConfigJson& config, LoadedModel* model) {
   if (folder.Has(kGenerationConfig)) {
     SLUICE_ASSIGN_OR_RETURN(const ConfigJson json, OpenJson(folder, kGenerationConfig));
-    SLUICE_ASSIGN_OR_RETURN(model->generation, ReadGenerationConfig(json));
+    SLUICE_ASSIGN_OR_RETURN(model->generation, ReadGenerationConfig(json, &model->warnings));
     return absl::OkStatus();
   }
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> eos, config.FindInts("eos_token_id", 0, INT32_MAX));
@@ -122,7 +124,7 @@ absl::Status ReadFolderGeneration(const ModelFolder& folder, const ConfigJson& c
 }
 
 absl::Status ReadFolderTensors(const ModelFolder& folder, LoadedModel* model) {
-  SLUICE_ASSIGN_OR_RETURN(std::vector<Safetensors> files, OpenSafetensors(folder));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<Safetensors> files, OpenSafetensors(folder, &model->warnings));
   for (Safetensors& file : files) {
     model->tensors.insert(model->tensors.end(), file.tensors().begin(), file.tensors().end());
     model->files.push_back(std::move(file).TakeFile());
@@ -130,22 +132,26 @@ absl::Status ReadFolderTensors(const ModelFolder& folder, LoadedModel* model) {
   return absl::OkStatus();
 }
 
+absl::Status NoConfig(const ModelFolder& folder) {
+  const std::vector<std::string> ggufs = folder.NamesThatEndIn(".gguf");
+  return absl::NotFoundError(
+      absl::StrCat(folder.path(), "/config.json: no such file; expected the folder of a Hugging Face model",
+                   ggufs.empty() ? "" : absl::StrCat(". To serve a GGUF file, name it: ", QuoteList(ggufs))));
+}
+
 absl::StatusOr<std::optional<TokenizerSpec>> OpenFolder(LoadedModel* model) {
   SLUICE_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(model->path));
+  if (!folder.Has("config.json")) return NoConfig(folder);
   SLUICE_ASSIGN_OR_RETURN(const ConfigJson config, OpenJson(folder, "config.json"));
-  SLUICE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(config));
-  SLUICE_ASSIGN_OR_RETURN(model->spec, ReadModelSpec(config));
-  SLUICE_ASSIGN_OR_RETURN(const QuantizationConfig quantization, ReadQuantizationConfig(config));
-  model->naming = &architecture->config_tensors;
-  model->fp8_block = quantization.fp8_block;
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig read, ReadModelConfig(config));
+  model->spec = std::move(read.spec);
+  model->naming = &read.architecture->config_tensors;
+  model->fp8_block = read.quantization.fp8_block;
+  model->warnings = std::move(read.warnings);
   // Stored as plain bytes, which would be counted as what they are not.
-  if (quantization.kind == Quantization::kMxfp4) model->weight_type = "MXFP4";
+  if (read.quantization.kind == Quantization::kMxfp4) model->weight_type = "MXFP4";
   SLUICE_RETURN_IF_ERROR(ReadFolderTensors(folder, model));
   SLUICE_RETURN_IF_ERROR(ReadFolderGeneration(folder, config, model));
-  if (const std::vector<std::string> unknown = UnknownKeys(config); !unknown.empty()) {
-    LogWarning(absl::StrCat(config.name(), ": keys that are not known and may change what the model computes: ",
-                            absl::StrJoin(unknown, ", ")));
-  }
   return ReadFolderText(folder, model);
 }
 
@@ -162,27 +168,35 @@ std::string MainWeightType(absl::Span<const TensorView> tensors) {
 
 // Published models have added tokens that the embedding lacks (Gemma 3's picture token beside a text-only model); text
 // that holds one is refused when it is sent. Ordinary tokens without a row mean that the files do not belong together.
-absl::Status CheckVocabulary(const TokenizerSpec& spec, const LoadedModel& model) {
-  const size_t num_rows = size_t(model.spec.vocab_size), num_tokens = spec.tokens.size();
+absl::Status CheckVocabulary(const TokenizerSpec& spec, LoadedModel* model) {
+  const size_t num_rows = size_t(model->spec.vocab_size), num_tokens = spec.tokens.size();
   for (size_t id = num_rows; id < num_tokens; ++id) {
     const TokenType type = id < spec.types.size() ? spec.types[id] : TokenType::kNormal;
     if (spec.tokens[id].empty() || (type != TokenType::kNormal && type != TokenType::kByte)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(model.path, ": the tokenizer has ", num_tokens,
+    return absl::InvalidArgumentError(absl::StrCat(model->path, ": the tokenizer has ", num_tokens,
                                                    " tokens, but the embedding only ", num_rows, " rows"));
   }
   if (num_tokens > num_rows) {
-    LogWarning(absl::StrCat(model.path, ": the tokenizer has ", num_tokens - num_rows,
-                            " added tokens that the model does not know; text with one of them is refused"));
+    model->warnings.push_back(absl::StrCat(model->path, ": the tokenizer has ", num_tokens - num_rows,
+                                           " added tokens that the model does not know; text with one of them is "
+                                           "refused"));
   }
   return absl::OkStatus();
 }
 
 absl::Status MakeTokenizer(TokenizerSpec spec, LoadedModel* model) {
-  SLUICE_RETURN_IF_ERROR(CheckVocabulary(spec, *model));
+  SLUICE_RETURN_IF_ERROR(CheckVocabulary(spec, model));
   absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Create(std::move(spec));
   if (!tokenizer.ok()) return InFile(model->path, tokenizer.status());
   model->tokenizer = *std::move(tokenizer);
   return absl::OkStatus();
+}
+
+// "1, 2, 3", the first few of many.
+std::string ListIds(absl::Span<const int32_t> ids) {
+  constexpr size_t kMaxListed = 16;
+  if (ids.size() <= kMaxListed) return absl::StrJoin(ids, ", ");
+  return absl::StrCat(absl::StrJoin(ids.first(kMaxListed), ", "), " and ", ids.size() - kMaxListed, " more");
 }
 
 // Those that the publisher names and those of the tokenizer.
@@ -195,11 +209,13 @@ void CollectEndTokens(LoadedModel* model) {
   }
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
-  while (!eos.empty() && eos.back() >= model->spec.vocab_size) {
-    LogWarning(absl::StrCat(model->path, ": end token ", eos.back(), " is left out: the model's vocabulary has only ",
-                            model->spec.vocab_size, " tokens"));
-    eos.pop_back();
-  }
+  const auto beyond = std::lower_bound(eos.begin(), eos.end(), model->spec.vocab_size);
+  if (beyond == eos.end()) return;
+  model->warnings.push_back(
+      absl::StrCat(model->path, beyond + 1 == eos.end() ? ": end token " : ": end tokens ",
+                   ListIds({&*beyond, size_t(eos.end() - beyond)}), beyond + 1 == eos.end() ? " is" : " are",
+                   " left out: the model's vocabulary has only ", model->spec.vocab_size, " tokens"));
+  eos.erase(beyond, eos.end());
 }
 
 std::string Describe(const LoadedModel& model) {
@@ -211,7 +227,15 @@ std::string Describe(const LoadedModel& model) {
                           ? "no tokenizer: serves token ids only"
                           : absl::StrCat("tokenizer of ", model.tokenizer->vocab_size(), " tokens"),
                       model.chat_template.empty() ? ", no chat template" : ", chat template", "; end tokens ",
-                      model.eos_token_ids.empty() ? "none" : absl::StrJoin(model.eos_token_ids, ", "));
+                      model.eos_token_ids.empty() ? "none" : ListIds(model.eos_token_ids));
+}
+
+absl::Status NoModel(const std::string& path) {
+  // "owner/name", as models are called on a hub, is what people try first.
+  const bool is_name = !absl::EndsWith(path, ".gguf") && path.find_first_of("./~") != 0;
+  return absl::NotFoundError(
+      absl::StrCat(path, ": no such file or folder; expected a GGUF file or the folder of a Hugging Face model",
+                   is_name ? " on this machine: models are not downloaded by name" : ""));
 }
 
 // Takes whole pages inside `bytes` out of the process's resident memory; the file still backs them.
@@ -225,19 +249,33 @@ void ReleasePages(absl::Span<const uint8_t> bytes) {
 
 }  // namespace
 
-absl::StatusOr<LoadedModel> LoadModel(const std::string& path) {
+absl::StatusOr<LoadedModel> OpenModel(const std::string& path) {
   LoadedModel model;
   model.path = path;
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(path, error);
+  if (!is_folder && !std::filesystem::exists(path, error)) return NoModel(path);
   SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> tokenizer, is_folder ? OpenFolder(&model) : OpenGguf(&model));
   model.num_parameters = NumParameters(model.spec);
   if (model.weight_type.empty()) model.weight_type = MainWeightType(model.tensors);
   for (const TensorView& tensor : model.tensors) model.file_bytes += int64_t(tensor.data.size());
   if (tokenizer.has_value()) SLUICE_RETURN_IF_ERROR(MakeTokenizer(*std::move(tokenizer), &model));
   CollectEndTokens(&model);
+  return model;
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(LoadedModel model, OpenModel(path));
+  for (const std::string& warning : model.warnings) LogWarning(warning);
   LogInfo(Describe(model));
   return model;
+}
+
+absl::Status CheckTensors(LoadedModel* model) {
+  SLUICE_ASSIGN_OR_RETURN(const TensorsByRole tensors, TensorsByRole::Match(model->spec, *model->naming, model->tensors,
+                                                                            model->path, model->fp8_block));
+  model->warnings.insert(model->warnings.end(), tensors.warnings().begin(), tensors.warnings().end());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelWeights> LoadWeights(const LoadedModel& model, Ops* ops) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 
 namespace sluice {
@@ -20,13 +21,13 @@ absl::StatusOr<QuantizationConfig> ReadQuantizationConfig(const ConfigJson& conf
   }
   if (method != "fp8") {
     return absl::UnimplementedError(
-        absl::StrCat(config.name(), ": key 'quantization_config.quant_method' is '", method,
-                     "', which is not supported; use the unquantised model, its fp8 or mxfp4 form, or a GGUF file"));
+        absl::StrCat(config.name(), ": key 'quantization_config.quant_method' is ", Quote(method),
+                     ", which is not supported; use the unquantised model, its fp8 or mxfp4 form, or a GGUF file"));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::string> format, object->FindString("fmt"));
   if (format.value_or("e4m3") != "e4m3") {
-    return absl::UnimplementedError(absl::StrCat(config.name(), ": key 'quantization_config.fmt' is '", *format,
-                                                 "', which is not supported; expected e4m3"));
+    return absl::UnimplementedError(absl::StrCat(config.name(), ": key 'quantization_config.fmt' is ", Quote(*format),
+                                                 ", which is not supported; expected e4m3"));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> block,
                           object->FindInts("weight_block_size", 1, 1 << 20));

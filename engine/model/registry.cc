@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/in_file.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/architectures.h"
 #include "engine/model/kv_groups.h"
@@ -18,7 +19,7 @@ namespace {
 absl::Status NotInTable(const std::string& file, absl::string_view key, absl::string_view found,
                         std::vector<absl::string_view> known) {
   return absl::UnimplementedError(
-      absl::StrCat(file, ": ", key, " '", found, "' is not supported; supported: ", absl::StrJoin(known, ", ")));
+      absl::StrCat(file, ": ", key, " ", Quote(found), " is not supported; supported: ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ absl::StatusOr<float> GetPositive(const ConfigJson& config, absl::string_view ke
   SLUICE_ASSIGN_OR_RETURN(const float value, config.GetFloat(key));
   if (value > 0) return value;
   return absl::InvalidArgumentError(
-      absl::StrCat(config.name(), ": RoPE key '", key, "' is ", value, ", expected a number above 0"));
+      absl::StrCat(config.name(), ": RoPE key ", Quote(key), " is ", value, ", expected a number above 0"));
 }
 
 absl::StatusOr<Llama3Rope> ReadLlama3(const ConfigJson& rope, int32_t original) {
@@ -74,16 +75,17 @@ absl::StatusOr<LongRope> ReadLongRope(const ConfigJson& rope, int32_t original, 
        {std::pair("short_factor", &longrope.short_factor), std::pair("long_factor", &longrope.long_factor)}) {
     SLUICE_ASSIGN_OR_RETURN(std::optional<std::vector<float>> factors, rope.FindFloats(key));
     if (!factors.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(rope.name(), ": longrope has no list '", key, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(rope.name(), ": longrope has no list ", Quote(key)));
     }
     for (float factor : *factors) {
       if (factor > 0) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat(rope.name(), ": RoPE key '", key, "' holds ", factor, ", expected numbers above 0"));
+          absl::StrCat(rope.name(), ": RoPE key ", Quote(key), " holds ", factor, ", expected numbers above 0"));
     }
     *list = *std::move(factors);
   }
-  SLUICE_ASSIGN_OR_RETURN(const float factor, rope.FloatOr("factor", float(max_position) / float(original)));
+  SLUICE_ASSIGN_OR_RETURN(longrope.factor, rope.FindFloat("factor"));
+  const float factor = longrope.factor.value_or(float(max_position) / float(original));
   SLUICE_ASSIGN_OR_RETURN(longrope.attention_factor,
                           rope.FloatOr("attention_factor", float(LongRopeMagnitude(factor, original))));
   return longrope;
@@ -101,13 +103,16 @@ absl::StatusOr<RopeScaling> ReadScaling(const ConfigJson& config, const ConfigJs
     return absl::InvalidArgumentError(absl::StrCat(config.name(), ": RoPE has a 'factor' but no 'rope_type'"));
   }
   constexpr absl::string_view kOriginal = "original_max_position_embeddings";
-  SLUICE_ASSIGN_OR_RETURN(int64_t original, rope.IntOr(kOriginal, 1, INT32_MAX, defaults.max_position));
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<int64_t> said, rope.FindInt(kOriginal, 1, INT32_MAX));
+  int64_t original = said.value_or(defaults.max_position);
   SLUICE_ASSIGN_OR_RETURN(original,
                           config.IntOr(kOriginal, 1, INT32_MAX, defaults.original_max_position.value_or(original)));
   if (!type.has_value() || *type == "default") return RopeScaling{};
   if (*type == "linear") {
     SLUICE_ASSIGN_OR_RETURN(const float factor, GetPositive(rope, "factor"));
-    return LinearRope{factor};
+    LinearRope linear{factor};
+    if (said.has_value() || config.Has(kOriginal)) linear.original_max_position = int32_t(original);
+    return linear;
   }
   if (*type == "dynamic") {
     SLUICE_ASSIGN_OR_RETURN(const float factor, GetPositive(rope, "factor"));
@@ -119,8 +124,8 @@ absl::StatusOr<RopeScaling> ReadScaling(const ConfigJson& config, const ConfigJs
     return ReadLongRope(rope, int32_t(original), defaults.max_position);
   }
   if (*type == "yarn") return ReadYarn(rope, int32_t(original));
-  return absl::InvalidArgumentError(absl::StrCat(config.name(), ": unknown rope_type '", *type,
-                                                 "'; known are default, linear, dynamic, llama3, yarn and longrope"));
+  return absl::InvalidArgumentError(absl::StrCat(config.name(), ": unknown rope_type ", Quote(*type),
+                                                 "; known are default, linear, dynamic, llama3, yarn and longrope"));
 }
 
 absl::Status BadRope(const std::string& file, absl::string_view what, int64_t found, absl::string_view expected) {
@@ -128,6 +133,32 @@ absl::Status BadRope(const std::string& file, absl::string_view what, int64_t fo
 }
 
 }  // namespace
+
+RopeContext ContextOf(const RopeScaling& scaling, int32_t max_position) {
+  const auto times = [](int32_t tokens, double factor) {
+    return int32_t(std::clamp(std::floor(tokens * factor), 1.0, double{kMaxPosition}));
+  };
+  RopeContext context{max_position, max_position};
+  if (const auto* linear = std::get_if<LinearRope>(&scaling)) {
+    context.longest = times(linear->original_max_position.value_or(max_position), linear->factor);
+  } else if (const auto* dynamic = std::get_if<DynamicRope>(&scaling)) {
+    context.longest = times(dynamic->max_position, dynamic->factor);
+  } else if (const auto* longrope = std::get_if<LongRope>(&scaling)) {
+    context.longest = times(longrope->original_max_position, longrope->factor.value_or(1));
+  } else if (const auto* yarn = std::get_if<YarnRope>(&scaling)) {
+    context.usual = std::max(max_position, times(yarn->original_max_position, yarn->factor));
+  }
+  context.longest = std::max(context.longest, context.usual);
+  return context;
+}
+
+float StretchOf(const RopeScaling& scaling) {
+  if (const auto* linear = std::get_if<LinearRope>(&scaling)) return linear->factor;
+  if (const auto* dynamic = std::get_if<DynamicRope>(&scaling)) return dynamic->factor;
+  if (const auto* llama3 = std::get_if<Llama3Rope>(&scaling)) return llama3->factor;
+  if (const auto* yarn = std::get_if<YarnRope>(&scaling)) return yarn->factor;
+  return 1;
+}
 
 double LongRopeMagnitude(double factor, int32_t original_max_position) {
   return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(double(original_max_position)));
@@ -240,6 +271,10 @@ absl::StatusOr<RopeSpec> AddRope(const std::string& file, const RopeConfig& rope
   }
   const RopeSpec result{.table = int32_t(spec->rope_tables.size()), .layout = layout, .num_rotary = num_rotary};
   spec->rope_tables.push_back(MakeRopeTable(rope.theta, num_rotary, rope.scaling));
+  const RopeContext context = ContextOf(rope.scaling, spec->max_position);
+  spec->max_position = context.usual;
+  spec->longest_position = std::max(spec->longest_position, context.longest);
+  spec->rope_stretch = std::max(spec->rope_stretch, StretchOf(rope.scaling));
   return result;
 }
 

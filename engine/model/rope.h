@@ -16,6 +16,7 @@ namespace sluice {
 // theta_i / factor (position interpolation; Chen et al. 2023, arXiv:2306.15595).
 struct LinearRope {
   float factor = 1;
+  std::optional<int32_t> original_max_position = {};  // where the file says it, which few do
 };
 
 // The base grows with the length of the sequence (DynamicNtkRule in base/rope_table.h).
@@ -49,9 +50,36 @@ struct LongRope {
   std::vector<float> short_factor = {}, long_factor = {};  // [num_rotary / 2]
   int32_t original_max_position = 4096;
   float attention_factor = 1;
+  std::optional<float> factor = {};  // where the file says it; most leave it to max_position / original_max_position
 };
 
 using RopeScaling = std::variant<std::monostate, LinearRope, DynamicRope, Llama3Rope, YarnRope, LongRope>;
+
+// How many tokens a sequence may have where the file says `max_position` (max_position_embeddings; GGUF's
+// context_length).
+struct RopeContext {
+  int32_t usual = 0;    // what is served unless --max-model-len says otherwise
+  int32_t longest = 0;  // what --max-model-len may say
+};
+
+// Files disagree on whether max_position counts before or after the stretching, and so do those who read them:
+//
+//   kind      transformers  vLLM               llama.cpp     here: usual                   longest
+//   none      max           max                max           max                           max
+//   linear    max           max * factor       max           max                           max * factor
+//   dynamic   max           max * factor       -             max                           max * factor
+//   llama3    max           max                max           max                           max
+//   longrope  max           max                max           max                           max(max, original * factor)
+//   yarn      max           original * factor  max           max(max, original * factor)   the same
+//
+// Yarn's keys say what they mean, and a file whose author added them to a shorter max_position (as Qwen's model cards
+// tell people to) asks for the product. A linear factor stretches as far only if asked to, for most files count it in
+// max_position already; with an original_max_position it goes by that. Longrope has a factor only where the file gives
+// one. Gemma 3, whose max_position always counts its linear factor, goes no further (as in vLLM).
+RopeContext ContextOf(const RopeScaling& scaling, int32_t max_position);
+
+// By how much the longest wavelengths are stretched: the factor; 1 for longrope, which has one for each.
+float StretchOf(const RopeScaling& scaling);
 
 // theta_i = base^(-2i / num_rotary), scaled. REQUIRES: base > 0, num_rotary even and >= 2; more than 2 for DynamicRope;
 // lists of num_rotary / 2 for LongRope.
@@ -92,8 +120,9 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const RopeDe
 absl::StatusOr<RopeConfig> ReadRopeConfig(const ConfigJson& config, const ConfigJson& rope,
                                           const RopeDefaults& defaults);
 
-// Adds the table for heads of `head_dim` dimensions to the spec. `file` stands for the source in errors, which say what
-// does not go together: an odd number of dimensions, a list of another length.
+// Adds the table for heads of `head_dim` dimensions to the spec, whose max_position is the file's when the first one
+// comes, and lets the spec's contexts (ContextOf) and stretch grow with it. `file` stands for the source in errors,
+// which say what does not go together: an odd number of dimensions, a list of another length.
 absl::StatusOr<RopeSpec> AddRope(const std::string& file, const RopeConfig& rope, int32_t head_dim, RopeLayout layout,
                                  ModelSpec* spec);
 

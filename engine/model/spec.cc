@@ -18,7 +18,6 @@ constexpr int64_t kMaxHeads = 1 << 12;
 constexpr int64_t kMaxHeadDim = 1 << 12;
 constexpr int64_t kMaxExperts = 1 << 12;
 constexpr int64_t kMaxLayers = 1 << 10;
-constexpr int64_t kMaxPosition = 1 << 28;
 
 template <typename... Args>
 absl::Status Bad(const Args&... args) {
@@ -193,6 +192,7 @@ absl::Status ValidateModelSpec(const ModelSpec& spec) {
   SLUICE_RETURN_IF_ERROR(InRange("vocab_size", spec.vocab_size, 1, kMaxVocab));
   SLUICE_RETURN_IF_ERROR(InRange("d_model", spec.d_model, 1, kMaxWidth));
   SLUICE_RETURN_IF_ERROR(InRange("max_position", spec.max_position, 1, kMaxPosition));
+  SLUICE_RETURN_IF_ERROR(InRange("longest_position", spec.longest_position, 0, kMaxPosition));
   SLUICE_RETURN_IF_ERROR(Positive("embedding_scale", spec.embedding_scale));
   SLUICE_RETURN_IF_ERROR(InRange("number of layers", int64_t(spec.layers.size()), 1, kMaxLayers));
   for (size_t t = 0; t < spec.rope_tables.size(); ++t) {
@@ -221,7 +221,7 @@ int32_t LongestContext(const ModelSpec& spec) {
     const auto* rule = std::get_if<DynamicNtkRule>(&table.length_rule);
     longest = std::min(longest, rule == nullptr ? 0 : std::floor(double{rule->factor} * rule->max_position));
   }
-  return std::max(spec.max_position, int32_t(longest));
+  return std::max({spec.max_position, spec.longest_position, int32_t(longest)});
 }
 
 int64_t KvBytes(const ModelSpec& spec, int64_t num_tokens, int32_t bytes_per_value) {

@@ -106,7 +106,10 @@ struct ModelSpec {
   std::string architecture;  // as the file names it; for people, never to be branched on
   int32_t vocab_size = 0;    // rows of the embedding
   int32_t d_model = 0;
-  int32_t max_position = 0;  // trained context length
+  int32_t max_position = 0;  // context length: as trained, or as far as YaRN stretches it
+  int32_t longest_position =
+      0;                   // how far RoPE stretches it on request; no further than max_position where that is more
+  float rope_stretch = 1;  // by how much RoPE's longest wavelengths are stretched; for people
   float embedding_scale = 1;
   PositionEmbedding position_embedding = PositionEmbedding::kNone;
   std::vector<RopeTable> rope_tables;
@@ -125,8 +128,10 @@ absl::Status ValidateModelSpec(const ModelSpec& spec);
 // MLA.
 int64_t KvValuesPerToken(const LayerSpec& layer);
 
-// The most tokens a sequence can have: the trained context, or, where the frequencies of every RoPE table follow the
-// length of the sequence (DynamicNtkRule), `factor` times that.
+inline constexpr int32_t kMaxPosition = 1 << 28;  // no context is longer
+
+// The most tokens a sequence can have: max_position, longest_position, or, where the frequencies of every RoPE table
+// follow the length of the sequence (DynamicNtkRule), `factor` times the trained context; whichever is most.
 int32_t LongestContext(const ModelSpec& spec);
 
 // Bytes of KV cache that queries after `num_tokens` may still reach: window and chunk layers count at most their size.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 namespace {
@@ -108,7 +109,7 @@ absl::StatusOr<ReadTensor> RepackMxfp4(const StoredMatrix& m) {
     for (int64_t b = first; b < first + blocks_per_row; ++b) {
       const uint8_t scale = m.companion->data[size_t(b)];
       if (scale == kMxfp4NoNumber) {
-        return absl::InvalidArgumentError(absl::StrCat("tensor '", m.companion->name, "' holds ", scale, " at ", b,
+        return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(m.companion->name), " holds ", scale, " at ", b,
                                                        ", which is not a number; expected scales of at most 254"));
       }
       const uint8_t* in = m.tensor->data.data() + b * 16;

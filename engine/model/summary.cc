@@ -1,7 +1,6 @@
 #include "engine/model/summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -149,30 +148,22 @@ int64_t NumActive(const ModelSpec& spec) {
   return active;
 }
 
-// By how much the longest wavelength of the table is longer than the base formula makes it: the formula's frequencies
-// are powers of one number, beginning with 1.
-double StretchOf(const RopeTable& table) {
-  const size_t last = table.inv_freq.size() - 1;
-  const double ratio = last == 0 ? 1 : double{table.inv_freq[1]} / table.inv_freq[0];
-  return std::pow(ratio, double(last)) / table.inv_freq[last];
-}
-
 // "rope stretched by 40", "rope by the length of the sequence"; once for each kind that occurs.
 void AddRopeFeatures(const ModelSpec& spec, std::vector<std::string>* features) {
   if (spec.rope_tables.size() > 1) features->push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
   const auto add = [&](const std::string& feature) {
     if (std::find(features->begin(), features->end(), feature) == features->end()) features->push_back(feature);
   };
+  const auto by_length = [](const RopeTable& table) { return table.depends_on_length(); };
+  if (spec.rope_stretch != 1 && std::none_of(spec.rope_tables.begin(), spec.rope_tables.end(), by_length)) {
+    add(absl::StrFormat("rope stretched by %.4g", spec.rope_stretch));
+  }
   for (const RopeTable& table : spec.rope_tables) {
-    if (table.depends_on_length()) {
-      add("rope by the length of the sequence");
-    } else if (const double stretch = StretchOf(table); stretch > 1.001) {
-      add(absl::StrFormat("rope stretched by %.4g", stretch));
-    }
+    if (by_length(table)) add("rope by the length of the sequence");
     if (table.attention_factor != 1) add(absl::StrFormat("rope magnitude %.5g", table.attention_factor));
   }
   if (LongestContext(spec) > spec.max_position) {
-    add(absl::StrCat("dynamic rope stretches to ", FormatCount(LongestContext(spec)), " tokens"));
+    add(absl::StrCat("rope stretches to ", FormatCount(LongestContext(spec)), " tokens on request"));
   }
 }
 
@@ -260,7 +251,7 @@ std::string FormatModelSummary(const ModelSpec& spec, int32_t kv_bytes_per_value
   line("layers", FormatCount(summary.num_layers));
   line("model width", FormatCount(summary.d_model));
   line("vocabulary", FormatCount(summary.vocab_size));
-  line("trained context", absl::StrCat(FormatCount(summary.max_position), " tokens"));
+  line("context", absl::StrCat(FormatCount(summary.max_position), " tokens"));
   for (const std::string& kind : summary.attention) line("attention", kind);
   for (const std::string& kind : summary.ffn) line("ffn", kind);
   if (!summary.features.empty()) line("features", absl::StrJoin(summary.features, ", "));

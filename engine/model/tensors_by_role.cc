@@ -9,7 +9,7 @@
 #include "absl/strings/strip.h"
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
-#include "engine/base/log.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/tensor_roles.h"
 
@@ -78,7 +78,7 @@ class RoleMatcher {
   absl::StatusOr<TensorsByRole> Match() {
     for (const TensorView& tensor : tensors_) {
       if (!by_name_.insert({tensor.name, &tensor}).second) {
-        return Bad(absl::StrCat("tensor '", tensor.name, "' is there twice"));
+        return Bad(absl::StrCat("tensor ", Quote(tensor.name), " is there twice"));
       }
     }
     ChoosePrefix();
@@ -91,9 +91,9 @@ class RoleMatcher {
     SLUICE_RETURN_IF_ERROR(MatchOutputHead());
     for (const TensorView& tensor : tensors_) {
       if (used_.contains(&tensor) || IsIgnoredTensor(naming_, tensor.name, int32_t(spec_.layers.size()))) continue;
-      return Bad(absl::StrCat("tensor '", tensor.name, "' of shape ", ShapeText(tensor.shape),
-                              " is not known for architecture '", spec_.architecture,
-                              "'; leaving it out would change the model"));
+      return Bad(absl::StrCat("tensor ", Quote(tensor.name), " of shape ", ShapeText(tensor.shape),
+                              " is not known for architecture ", Quote(spec_.architecture),
+                              "; leaving it out would change the model"));
     }
     return std::move(matched_);
   }
@@ -137,7 +137,7 @@ class RoleMatcher {
       if (name.role != expected.role) continue;
       const Shape& shape = expected.shape;
       const bool each = absl::StrContains(name.pattern, kExpertPlace);
-      return Bad(absl::StrCat("tensor '", NameOf(name.pattern, expected.layer, 0), "' is missing; expected shape ",
+      return Bad(absl::StrCat("tensor ", Quote(NameOf(name.pattern, expected.layer, 0)), " is missing; expected shape ",
                               ShapeText(each ? Shape(shape.begin() + 1, shape.end()) : shape)));
     }
     return absl::UnimplementedError(absl::StrCat(file_, ": this kind of file has no name for a tensor of shape ",
@@ -160,7 +160,7 @@ class RoleMatcher {
       const std::string name = NameOf(entry.pattern, expected.layer, e);
       const TensorView* tensor = FindTensor(name);
       if (tensor == nullptr) {
-        return Bad(absl::StrCat("tensor '", name, "' is missing; expected shape ",
+        return Bad(absl::StrCat("tensor ", Quote(name), " is missing; expected shape ",
                                 ShapeText(StoredShape(whole, shape.is_matrix))));
       }
       SLUICE_RETURN_IF_ERROR(CheckTensor(*tensor, shape, each, &role));
@@ -223,7 +223,9 @@ class RoleMatcher {
         also = absl::StrCat(" or ", ShapeText(merged));
       }
     }
-    const auto fail = [&](const auto&... what) { return Bad(absl::StrCat("tensor '", tensor.name, "' ", what...)); };
+    const auto fail = [&](const auto&... what) {
+      return Bad(absl::StrCat("tensor ", Quote(tensor.name), " ", what...));
+    };
     if (tensor.shape != all) {
       return fail("has shape ", ShapeText(tensor.shape), ", expected ", ShapeText(all), also);
     }
@@ -237,7 +239,7 @@ class RoleMatcher {
     } else {
       const int block = GetTensorTypeInfo(tensor.type).block_elems;
       if (!CanDequantize(tensor.type) || (!shape.is_matrix && block != 1)) {
-        return absl::UnimplementedError(absl::StrCat(file_, ": tensor '", tensor.name, "' is stored as ",
+        return absl::UnimplementedError(absl::StrCat(file_, ": tensor ", Quote(tensor.name), " is stored as ",
                                                      TensorTypeName(tensor.type), ", which is not supported"));
       }
       if (tensor.shape.back() % block != 0) {
@@ -260,7 +262,7 @@ class RoleMatcher {
       expected.pop_back();
     } else if (tensor.type == TensorType::kF8E4M3) {
       name = tensor.name + "_scale_inv";
-      if (!shape.is_matrix) return Bad(absl::StrCat("tensor '", tensor.name, "' is an F8_E4M3 vector"));
+      if (!shape.is_matrix) return Bad(absl::StrCat("tensor ", Quote(tensor.name), " is an F8_E4M3 vector"));
       int64_t& rows = expected[expected.size() - 2];
       int64_t& cols = expected.back();
       rows = fp8_block_.factor_rows(rows);
@@ -270,20 +272,20 @@ class RoleMatcher {
     }
     const TensorView* companion = FindTensor(name);
     if (companion == nullptr) {
-      return Bad(absl::StrCat("tensor '", tensor.name, "' needs a tensor '", name, "' of shape ", ShapeText(expected),
-                              ", which is missing"));
+      return Bad(absl::StrCat("tensor ", Quote(tensor.name), " needs a tensor ", Quote(name), " of shape ",
+                              ShapeText(expected), ", which is missing"));
     }
     if (companion->shape != expected) {
-      return Bad(absl::StrCat("tensor '", name, "' has shape ", ShapeText(companion->shape), ", expected ",
-                              ShapeText(expected), " for '", tensor.name, "' of shape ", ShapeText(tensor.shape)));
+      return Bad(absl::StrCat("tensor ", Quote(name), " has shape ", ShapeText(companion->shape), ", expected ",
+                              ShapeText(expected), " for ", Quote(tensor.name), " of shape ", ShapeText(tensor.shape)));
     }
     const TensorType type = companion->type;
     const bool right = whole.encoding == TensorEncoding::kMxfp4Blocks
                            ? type == TensorType::kU8
                            : type == TensorType::kF32 || type == TensorType::kBF16 || type == TensorType::kF16;
     if (!right) {
-      return absl::UnimplementedError(absl::StrCat(file_, ": tensor '", name, "' is stored as ", TensorTypeName(type),
-                                                   ", which is not supported for factors"));
+      return absl::UnimplementedError(absl::StrCat(file_, ": tensor ", Quote(name), " is stored as ",
+                                                   TensorTypeName(type), ", which is not supported for factors"));
     }
     SLUICE_CHECK(int64_t(companion->data.size()) == TensorBytes(type, companion->num_elements()));
     used_.insert(companion);
@@ -296,7 +298,7 @@ class RoleMatcher {
     const TensorName* entry = FindEntry(head.role, head.layer);
     if (!spec_.tied_embeddings) {
       if (entry != nullptr) return MatchEntry(head, *entry);
-      LogWarning(absl::StrCat(file_, ": there is no output head; the embedding is used, as if they were tied"));
+      Warn(absl::StrCat(file_, ": there is no output head; the embedding is used, as if they were tied"));
       return absl::OkStatus();
     }
     if (entry == nullptr) return absl::OkStatus();
@@ -306,10 +308,12 @@ class RoleMatcher {
       used_.insert(tensor);
       return absl::OkStatus();
     }
-    LogWarning(absl::StrCat(file_, ": tensor '", tensor->name,
-                            "' differs from the embedding that it is said to be tied to; it is used as the head"));
+    Warn(absl::StrCat(file_, ": tensor ", Quote(tensor->name),
+                      " differs from the embedding that it is said to be tied to; it is used as the head"));
     return MatchEntry(head, *entry);
   }
+
+  void Warn(std::string text) { matched_.warnings_.push_back(std::move(text)); }
 
   const ModelSpec& spec_;
   const TensorNaming& naming_;

@@ -39,7 +39,8 @@ class TensorsByRole {
   // INVALID_ARGUMENT names a tensor that is missing, unknown, there twice, or of another shape, with what was found and
   // what was expected; UNIMPLEMENTED: stored in a type that is not supported, or of a role that this kind of file has
   // no name for. An output head beside tied embeddings is a role like any other unless it equals the embedding; one
-  // that is missing although the embeddings are not tied is left out. Both are logged. `tensors` outlives the result.
+  // that is missing although the embeddings are not tied is left out. Both are in warnings(). `tensors` outlives the
+  // result.
   // REQUIRES: ValidateModelSpec(spec) is OK.
   static absl::StatusOr<TensorsByRole> Match(const ModelSpec& spec, const TensorNaming& naming,
                                              absl::Span<const TensorView> tensors, const std::string& file,
@@ -51,10 +52,14 @@ class TensorsByRole {
     return it == roles_.end() ? nullptr : &it->second;
   }
 
+  // What is odd but no error, a line each, with the file's name.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
  private:
   friend class RoleMatcher;
 
   absl::flat_hash_map<std::pair<TensorRole, int32_t>, StoredRole> roles_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace sluice

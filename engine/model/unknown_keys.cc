@@ -11,7 +11,17 @@ namespace {
 
 // Names of the model, its author's tools and its files.
 constexpr absl::string_view kOfTheFile[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "_flash_attn_2_enabled",
     "_name_or_path",
+    "attn_implementation",
+    "for_llm_compressor",
+    "model_max_length",
+    "tokenizer_class",
+    "use_flash_attention",
+    "use_flash_attn",
     "architectures",
     "auto_map",
     "custom_pipelines",
@@ -22,8 +32,6 @@ constexpr absl::string_view kOfTheFile[] = {
     "transformers.js_config",
     "transformers_version",
     "torch_dtype",
-    "unsloth_fixed",
-    "unsloth_version",
     "license",
 };
 
@@ -32,6 +40,9 @@ constexpr absl::string_view kOfTraining[] = {
     "aux_loss_alpha",
     "ep_size",
     "gradient_checkpointing",
+    "ignore_index",
+    "neftune_noise_alpha",
+    "num_logits_to_keep",
     "initializer_factor",
     "initializer_range",
     "is_decoder",
@@ -99,9 +110,9 @@ constexpr absl::string_view kOfGeneration[] = {
 
 // Pictures and sounds; the text model beside them computes the same without.
 constexpr absl::string_view kOfOtherModalities[] = {
-    "audio_config",        "boi_token_index",       "eoi_token_index",      "image_token_id",
-    "image_token_index",   "mm_tokens_per_image",   "projector_hidden_act", "vision_config",
-    "vision_end_token_id", "vision_start_token_id", "video_token_id",
+    "audio_config",         "boi_token_index", "eoi_token_index",     "image_token_id",        "audio_token_id",
+    "boi_token_id",         "eoi_token_id",    "image_seq_length",    "image_token_index",     "mm_tokens_per_image",
+    "projector_hidden_act", "vision_config",   "vision_end_token_id", "vision_start_token_id", "video_token_id",
 };
 
 template <size_t N>
@@ -114,6 +125,9 @@ bool IsHarmless(absl::string_view key) {
   key = absl::StripPrefix(key, "text_config.");
   // How the weights were quantised shows in the tensors themselves.
   if (absl::StartsWith(key, "quantization_config.")) return true;
+  // Whether YaRN's factor was there in training, too: Nous Research's files say it.
+  if (key == "rope_scaling.finetuned" || key == "rope_parameters.finetuned") return true;
+  if (absl::StartsWith(key, "unsloth_")) return true;
   if (absl::EndsWith(key, "_dropout") || absl::EndsWith(key, "_pdrop") || absl::StartsWith(key, "summary_"))
     return true;
   return Contains(kOfTheFile, key) || Contains(kOfTraining, key) || Contains(kOfGeneration, key) ||

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/base/in_file.h"
+#include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/stored_matrix.h"
 #include "engine/model/tensor_roles.h"
@@ -216,6 +217,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNami
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops,
                                          Fp8BlockSize fp8_block) {
   SLUICE_ASSIGN_OR_RETURN(const TensorsByRole matched, TensorsByRole::Match(spec, naming, tensors, file, fp8_block));
+  for (const std::string& warning : matched.warnings()) LogWarning(warning);
   ModelWeights weights;
   Loader loader(matched, file, ops, &weights.resident_bytes);
   SLUICE_RETURN_IF_ERROR(loader.Linear({TensorRole::kTokenEmbedding}, LinearLayout::kStacked, &weights.embedding));

@@ -26,8 +26,8 @@ absl::StatusOr<int32_t> WantedLength(const ModelSpec& spec, const KvSizingOption
   if (*options.max_model_len < 1 || *options.max_model_len > longest) {
     const std::string limit =
         longest == spec.max_position
-            ? absl::StrCat("the model's trained context of ", longest)
-            : absl::StrCat(longest, ", to which dynamic RoPE stretches the model's trained context");
+            ? absl::StrCat("the model's context of ", longest)
+            : absl::StrCat(longest, ", to which RoPE stretches the model's context of ", spec.max_position);
     return absl::InvalidArgumentError(
         absl::StrCat("--max-model-len is ", *options.max_model_len, ", expected 1 to ", limit));
   }

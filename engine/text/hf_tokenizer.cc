@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/parse_json.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/hf_components.h"
 #include "engine/text/hf_tokenizer_json.h"
@@ -47,7 +48,7 @@ struct Vocabulary {
     }
     if (!spec->tokens[id].empty() && spec->tokens[id] != text) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": id ", id, " is \"", text, "\", but it is \"", spec->tokens[id], "\" already"));
+          absl::StrCat(path, ": id ", id, " is ", Quote(text), ", but it is ", Quote(spec->tokens[id]), " already"));
     }
     spec->tokens[id] = text;
     spec->types[id] = type;
@@ -61,7 +62,7 @@ absl::Status AddAddedToken(const HfField& token, int64_t id, const TokenIds& ids
   if (content.empty()) return token["content"].Wrong("a text");
   const auto known = ids.find(content);
   if (known != ids.end() && known->second != id) {
-    return absl::InvalidArgumentError(absl::StrCat(token.path(), " says that \"", content, "\" is ", id,
+    return absl::InvalidArgumentError(absl::StrCat(token.path(), " says that ", Quote(content), " is ", id,
                                                    ", but in model.vocab it is ", known->second));
   }
   AddedTokenOptions options;
@@ -108,7 +109,7 @@ absl::StatusOr<TokenIds> ReadVocabulary(const HfTokenizerJson& json, Vocabulary*
     if (token.empty()) continue;  // it cannot occur in a text
     if (!ids.try_emplace(token, static_cast<int32_t>(id)).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.json: model.vocab has \"", token, "\" twice, expected every token once"));
+          absl::StrCat("tokenizer.json: model.vocab has ", Quote(token), " twice, expected every token once"));
     }
     SLUICE_RETURN_IF_ERROR(vocabulary->Add(token, id, TokenType::kNormal, "tokenizer.json: model.vocab"));
   }

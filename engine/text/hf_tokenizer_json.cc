@@ -1,6 +1,11 @@
 #include "engine/text/hf_tokenizer_json.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/parse_json.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 namespace {
@@ -14,10 +19,10 @@ constexpr int64_t kMaxId = int64_t{1} << 22;
 // Receives the events of the parser. Inside of model.vocab and model.merges it fills the lists, elsewhere a tree.
 class Handler : public nlohmann::json_sax<Json> {
  public:
-  Handler(HfTokenizerJson* out, size_t json_size) : out_(out) {
+  Handler(HfTokenizerJson* out, string_view json) : out_(out), json_(json) {
     // A string is never longer than its JSON, so this never grows, and the views into it stay.
     out_->storage = std::make_shared<std::string>();
-    out_->storage->reserve(json_size);
+    out_->storage->reserve(json.size());
   }
 
   const absl::Status& status() const { return status_; }
@@ -37,8 +42,8 @@ class Handler : public nlohmann::json_sax<Json> {
       if (v.rfind("#version", 0) == 0) return true;
       const size_t space = v.find(' ');
       if (space == std::string::npos || v.find(' ', space + 1) != std::string::npos) {
-        return Fail(absl::StrCat("model.merges[", out_->merges.size(), "] is \"", v,
-                                 "\", expected two tokens with one space between them"));
+        return Fail(absl::StrCat("model.merges[", out_->merges.size(), "] is ", Quote(v),
+                                 ", expected two tokens with one space between them"));
       }
       const string_view kept = Keep(v);
       out_->merges.push_back({kept.substr(0, space), kept.substr(space + 1)});
@@ -105,8 +110,13 @@ class Handler : public nlohmann::json_sax<Json> {
     return Close();
   }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    return Fail(absl::StrCat("not valid JSON at byte ", position));
+  bool parse_error(size_t position, const std::string& last_token, const nlohmann::detail::exception& error) override {
+    std::string key = absl::StrJoin(keys_, ".");
+    if (place_ == Place::kVocabulary) key = "model.vocab";
+    if (place_ == Place::kMerges || place_ == Place::kPair) key = "model.merges";
+    return Fail(absl::StrCat(LineAndColumn(json_, position - std::min<size_t>(position, 1)),
+                             key.empty() ? "" : absl::StrCat(", key ", Quote(key)),
+                             ": not valid JSON: ", JsonProblem(error, last_token)));
   }
 
  private:
@@ -127,7 +137,7 @@ class Handler : public nlohmann::json_sax<Json> {
 
   bool Id(int64_t id) {
     if (id < 0 || id >= kMaxId) {
-      return Fail(absl::StrCat("model.vocab[\"", token_, "\"] is ", id, ", expected an id from 0 to ", kMaxId - 1));
+      return Fail(absl::StrCat("model.vocab[", Quote(token_), "] is ", id, ", expected an id from 0 to ", kMaxId - 1));
     }
     out_->vocabulary.emplace_back(token_, id);
     return true;
@@ -144,7 +154,7 @@ class Handler : public nlohmann::json_sax<Json> {
   bool Value(Json value, string_view kind) {
     switch (place_) {
       case Place::kVocabulary:
-        return Fail(absl::StrCat("model.vocab[\"", token_, "\"] is ", kind, ", expected an id"));
+        return Fail(absl::StrCat("model.vocab[", Quote(token_), "] is ", kind, ", expected an id"));
       case Place::kMerges:
         return Fail(absl::StrCat("model.merges[", out_->merges.size(), "] is ", kind, ", expected two tokens"));
       case Place::kPair:
@@ -174,6 +184,7 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   HfTokenizerJson* out_;
+  const string_view json_;
   absl::Status status_;
   Place place_ = Place::kTree;
   std::vector<Json*> open_;        // the containers around the next value; only the last one grows, so pointers stay
@@ -186,17 +197,18 @@ class Handler : public nlohmann::json_sax<Json> {
 
 absl::StatusOr<HfTokenizerJson> ParseHfTokenizerJson(string_view json) {
   HfTokenizerJson out;
-  Handler handler(&out, json.size());
+  Handler handler(&out, json);
   // The parser takes a zero byte for the end of the text and would not look at what follows.
   if (const size_t zero = json.find('\0'); zero != string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: found a zero byte at ", zero, ", expected JSON"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.json: found a zero byte at ", LineAndColumn(json, zero), ", expected JSON"));
   }
   if (!Json::sax_parse(json.begin(), json.end(), &handler)) return handler.status();
   return out;
 }
 
 HfField HfField::operator[](string_view key) const {
-  std::string path = absl::StrCat(path_, path_.empty() || path_.back() == ' ' ? "" : ".", key);
+  std::string path = absl::StrCat(path_, path_.empty() || path_.back() == ' ' ? "" : ".", Printable(key));
   if (value_ == nullptr || !value_->is_object()) return HfField(nullptr, std::move(path));
   const auto it = value_->find(std::string(key));
   return HfField(it == value_->end() ? nullptr : &*it, std::move(path));

@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 
@@ -35,11 +36,11 @@ absl::StatusOr<MergeTable> MergeTable::Create(const std::vector<MergeRule>& merg
     const int32_t left = find(rule.left), right = find(rule.right), merged = find(joined);
     if (rule.right.empty() || left < 0 || right < 0 || merged < 0) {
       const absl::string_view missing = left < 0 ? rule.left : right < 0 ? rule.right : absl::string_view(joined);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tokenizer merges[", rank, "]: \"", rule.left, "\" + \"", rule.right, "\": ",
-          rule.right.empty()
-              ? "found one part, expected two"
-              : absl::StrCat("\"", missing, "\" is no token, expected both parts and their result to be")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer merges[", rank, "]: ", Quote(rule.left), " + ", Quote(rule.right), ": ",
+                       rule.right.empty()
+                           ? "found one part, expected two"
+                           : absl::StrCat(Quote(missing), " is no token, expected both parts and their result to be")));
     }
     // A pair listed twice has its later rank, as in Hugging Face's.
     table.merges_[Key(left, right)] = {static_cast<uint32_t>(rank), merged};

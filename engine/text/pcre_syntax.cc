@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 
 namespace sluice {
@@ -99,7 +100,7 @@ class Translator {
 
   absl::Status Unsupported(string_view what) const {
     return absl::InvalidArgumentError(
-        absl::StrCat("pattern ", pattern_, ": ", what, " at byte ", i_, " is not supported"));
+        absl::StrCat("pattern ", Quote(pattern_), ": ", what, " at byte ", i_, " is not supported"));
   }
 
   // An escape sequence; inside a class it becomes part of that class.
@@ -114,7 +115,7 @@ class Translator {
                                           [&](const Property& p) { return p.name == name; });
       if (property == std::end(kProperties)) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "pattern ", pattern_, ": the Unicode property at byte ", i_, " is not supported, expected one of ",
+            "pattern ", Quote(pattern_), ": the Unicode property at byte ", i_, " is not supported, expected one of ",
             absl::StrJoin(kProperties, ", ", [](std::string* s, const Property& p) { absl::StrAppend(s, p.name); })));
       }
       append_set(absl::StrCat("\\p{", property->pcre, "}", property->additions), negative);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/utf8.h"
 
@@ -112,7 +113,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(absl::Span<const PreTokenizerS
       const string_view mark = steps[i].mark;
       if (mark.empty() || FindInvalidUtf8(mark) != string_view::npos || Utf8Length(mark[0]) != mark.size()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("tokenizer pre_tokenizer[", i, "] mark: found \"", mark, "\", expected one character"));
+            absl::StrCat("tokenizer pre_tokenizer[", i, "] mark: found ", Quote(mark), ", expected one character"));
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 
@@ -40,10 +41,26 @@ std::string O200k(string_view contraction, string_view numbers) {
 // DeepSeek LLM and V2 list the letters of the scripts that have two cases. Those that Unicode's normalization form C
 // would replace are written as numbers, so that no editor can.
 constexpr string_view kDeepSeekLetters =
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\\x{1F7D}ᾀ-"
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-"
+    "ᴫᵫ-"
+    "ᵷᵹ-"
+    "ᶚḀ-"
+    "ἕἘ-"
+    "Ἕἠ-"
+    "ὅὈ-"
+    "Ὅὐ-"
+    "ὗὙὛὝὟ-\\x{1F7D}ᾀ-"
     "ᾴᾶ-ᾼ\\x{1FBE}ῂ-"
     "ῄῆ-ῌῐ-\\x{1FD3}ῖ-\\x{1FDB}"
-    "ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\\x{2126}ℨ\\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-"
+    "ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\\x{2126}ℨ\\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-"
+    "ꞎꭰ-"
+    "ꮿﬀ-"
+    "ﬆﬓ-"
+    "ﬗＡ-"
+    "Ｚａ-"
+    "ｚ𐐀-"
+    "𐑏𐒰-"
+    "𐓓𐓘-𐓻𐲀-𐲲𐳀-"
     "𐳲𑢠-𑣟𞤀-𞥃]+";
 
 PreTokenizerStep Isolate(string_view pattern) { return {.pattern = {std::string(pattern), true}}; }
@@ -53,9 +70,7 @@ const std::vector<Recipe>& Recipes() {
   constexpr string_view kContraction = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)";
   static const auto* const recipes = new std::vector<Recipe>{
       {.names = {"gpt-2"}, .pre_tokenizer = {Isolate(kGpt2Pattern)}},
-      {.names = {"olmo"},
-       .pre_tokenizer = {Isolate(kGpt2Pattern)},
-       .normalizer = {{.kind = NormalizerKind::kNfc}}},
+      {.names = {"olmo"}, .pre_tokenizer = {Isolate(kGpt2Pattern)}, .normalizer = {{.kind = NormalizerKind::kNfc}}},
       {.names = {"smollm"}, .pre_tokenizer = {Isolate(kDigitPattern), Isolate(kGpt2Pattern)}},
       {.names = {"llama-bpe", "llama3", "llama-v3"},
        .pre_tokenizer = {Isolate(Cl100k(kThreeDigits))},
@@ -104,7 +119,7 @@ absl::StatusOr<const Recipe*> FindRecipe(string_view name) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer pre: found \"", name, "\", expected one of ", absl::StrJoin(known, ", ")));
+      absl::StrCat("tokenizer pre: found ", Quote(name), ", expected one of ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace sluice

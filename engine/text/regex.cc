@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/pcre_syntax.h"
 #include "engine/text/utf8.h"
@@ -64,8 +65,8 @@ absl::StatusOr<Regex> Regex::Create(const TextPattern& pattern) {
   code->code.reset(
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), options, &error, &offset, nullptr));
   if (code->code == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("pattern ", pattern.text, ": ", PcreMessage(error), " at byte ",
-                                                   offset, " of its PCRE2 form ", source));
+    return absl::InvalidArgumentError(absl::StrCat("pattern ", Quote(pattern.text), ": ", PcreMessage(error),
+                                                   " at byte ", offset, " of its PCRE2 form ", Quote(source)));
   }
   // Without permission for executable memory this fails, and matching goes on without.
   (void)pcre2_jit_compile(code->code.get(), PCRE2_JIT_COMPLETE);

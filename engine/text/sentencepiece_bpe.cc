@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/text/character_bpe.h"
 #include "engine/text/utf8.h"
 
@@ -64,7 +65,7 @@ absl::StatusOr<SentencePieceBpe> SentencePieceBpe::Create(const TokenizerSpec& s
       const int byte = ParseByteToken(token);
       if (byte < 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat("tokenizer tokens[", i, "]: found \"", token, "\" of type byte, expected the form <0x0A>"));
+            absl::StrCat("tokenizer tokens[", i, "]: found ", Quote(token), " of type byte, expected the form <0x0A>"));
       }
       if (bpe.byte_ids_[byte] < 0) bpe.byte_ids_[byte] = id;
     } else if (MayResultFromMerging(type)) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/decoder.h"
 #include "engine/text/detokenizer.h"
@@ -76,8 +77,9 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
   if (spec.decoder.has_value()) {
     for (const auto& [from, to] : spec.decoder->replace) {
       if (from.empty() || to.size() > kMaxDecoderTextBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("tokenizer decoder replace: found \"", from, "\" by ", to.size(),
-                                                       " bytes, expected a text by at most ", kMaxDecoderTextBytes));
+        return absl::InvalidArgumentError(absl::StrCat("tokenizer decoder replace: found ", Quote(from), " by ",
+                                                       to.size(), " bytes, expected a text by at most ",
+                                                       kMaxDecoderTextBytes));
       }
     }
   }

@@ -1,6 +1,7 @@
 // `sluice inspect` through the binary: published configurations and the memory that their caches need.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -208,6 +209,70 @@ TEST(Inspect, OneLinePerKindOfLayer) {
   EXPECT_EQ(json["attention"], Json::array({"27 x gqa: 16 heads, 4 kv heads, head dim 128",
                                             "9 x gqa: 16 heads, 4 kv heads, head dim 128, no rope"}));
   EXPECT_EQ(InspectJson("qwen3-30b-a3b.json")["ffn"], Json::array({"48 x moe: 128 experts of width 768, 8 per token"}));
+}
+
+// A folder with a config.json and, if asked for, weights that are cut short.
+std::string FolderOf(const std::string& name, const std::string& config, const std::string& weights = "") {
+  const std::string folder = ::testing::TempDir() + "/sluice_inspect_" + name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << config;
+  if (!weights.empty()) std::ofstream(folder + "/model.safetensors") << weights;
+  return folder;
+}
+
+std::string PublishedConfig(const std::string& name, const std::string& more) {
+  std::ifstream in(std::string(SLUICE_SOURCE_DIR "/tests/model/configs/") + name);
+  Json config = Json::parse(in);
+  config.update(Json::parse(more));
+  return config.dump();
+}
+
+TEST(Inspect, WarnsAndRefusesInTheServersWords) {
+  const std::string odd =
+      PublishedConfig("llama-3.1-8b.json", R"({"logit_multiplier": 2, "for_llm_compressor": false})");
+  const std::string folder = FolderOf("odd", odd);
+  for (const std::string& path : {folder, folder + "/config.json"}) {
+    const Output output = RunSluice({"inspect", path});
+    EXPECT_EQ(output.code, 0) << output.err;
+    EXPECT_NE(output.err.find("warning: " + folder +
+                              "/config.json: keys that are not known and may change what the model "
+                              "computes: 'logit_multiplier'\n"),
+              std::string::npos)
+        << output.err;
+    EXPECT_EQ(output.err.find("for_llm_compressor"), std::string::npos);
+  }
+  const std::string awq = PublishedConfig("llama-3.1-8b.json", R"({"quantization_config": {"quant_method": "awq"}})");
+  const Output refused = RunSluice({"inspect", FolderOf("awq", awq)});
+  EXPECT_EQ(refused.code, 64 + 12);
+  EXPECT_NE(refused.err.find("key 'quantization_config.quant_method' is 'awq', which is not supported"),
+            std::string::npos)
+      << refused.err;
+}
+
+TEST(Inspect, WeightsThatTheServerWouldRefuseAreRefused) {
+  const Output output =
+      RunSluice({"inspect", FolderOf("cut", PublishedConfig("llama-3.1-8b.json", "{}"), "cut short")});
+  EXPECT_EQ(output.code, 64 + 3);
+  EXPECT_NE(output.err.find("model.safetensors: header length"), std::string::npos) << output.err;
+}
+
+TEST(Inspect, AGoldenFolderAndItsGgufAreReadWhole) {
+  for (const char* path : {"llama-yarn", "llama-yarn/model.gguf", "deepseek-v3-fp8", "gpt-oss-mxfp4"}) {
+    const Output output = RunSluice({"inspect", std::string(SLUICE_SOURCE_DIR "/tests/goldens/models/") + path});
+    EXPECT_EQ(output.code, 0) << output.err;
+    EXPECT_NE(output.out.find("parameters"), std::string::npos);
+  }
+}
+
+TEST(Inspect, TheFactorOfAShortOriginalContextIsShown) {
+  const std::string yarn = R"({"max_position_embeddings": 24, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+                               "original_max_position_embeddings": 24}})";
+  const std::string path = FolderOf("yarn", PublishedConfig("qwen3-8b.json", yarn)) + "/config.json";
+  const Json json = Json::parse(RunSluice({"inspect", path, "--json"}).out, nullptr, false);
+  EXPECT_EQ(json["max_position"], 96);
+  EXPECT_EQ(json["context"], 96);
+  EXPECT_NE(json["features"].dump().find("rope stretched by 4\""), std::string::npos) << json["features"];
 }
 
 TEST(Inspect, AnUnknownFamilyIsNamedWithThoseThereAre) {

@@ -54,7 +54,7 @@ class SafetensorsFolderTest : public ::testing::Test {
   absl::StatusOr<std::vector<std::string>> Names() {
     absl::StatusOr<ModelFolder> folder = ModelFolder::Open(folder_.string());
     if (!folder.ok()) return folder.status();
-    absl::StatusOr<std::vector<Safetensors>> files = OpenSafetensors(*folder);
+    absl::StatusOr<std::vector<Safetensors>> files = OpenSafetensors(*folder, &warnings_);
     if (!files.ok()) return files.status();
     std::vector<std::string> names;
     for (const Safetensors& file : *files) {
@@ -74,6 +74,7 @@ class SafetensorsFolderTest : public ::testing::Test {
   }
 
   const fs::path parent_, folder_;
+  std::vector<std::string> warnings_;
 };
 
 TEST_F(SafetensorsFolderTest, OneFile) {
@@ -93,6 +94,43 @@ TEST_F(SafetensorsFolderTest, TheSingleFileWins) {
   Index(R"({"c":"two.safetensors"})");
   Write(folder_ / "model.safetensors", File({"x"}));
   ExpectNames({"x"});
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0],
+              HasSubstr("model.safetensors: is read, as in Hugging Face's libraries, and the 1 files that "
+                        "model.safetensors.index.json names are not: 'two.safetensors'"));
+  // An index of the single file says nothing else.
+  warnings_.clear();
+  Index(R"({"x":"model.safetensors"})");
+  ExpectNames({"x"});
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(SafetensorsFolderTest, ASingleFileThatIsNoneBesideShardsIsRefusedWithTheReason) {
+  TwoShards();
+  Index(R"({"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"})");
+  Write(folder_ / "model.safetensors", "");
+  ExpectRefused(kInvalidArgument, {"model.safetensors: is empty; without it the 2 files that "
+                                   "model.safetensors.index.json names would be read"});
+  Write(folder_ / "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n");
+  ExpectRefused(kInvalidArgument, {"Git LFS pointer", "git lfs pull", "without it the 2 files"});
+  Write(folder_ / "model.safetensors", File({"x"}).substr(0, 20));
+  ExpectRefused(kInvalidArgument, {"model.safetensors: header length", "without it the 2 files"});
+}
+
+TEST_F(SafetensorsFolderTest, ShardsThatAreEmptyOrPointers) {
+  TwoShards();
+  Index(R"({"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"})");
+  Write(folder_ / "two.safetensors", "");
+  ExpectRefused(kInvalidArgument, {"two.safetensors: is empty"});
+  Write(folder_ / "two.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n");
+  ExpectRefused(kInvalidArgument, {"two.safetensors: holds no data but a Git LFS pointer"});
+  Index(R"({"a":"pytorch_model-00001-of-00002.bin"})");
+  ExpectRefused(kInvalidArgument, {kIndex, "'pytorch_model-00001-of-00002.bin'; expected a file called *.safetensors"});
+}
+
+TEST_F(SafetensorsFolderTest, ShardsWithoutAnIndexAreNamed) {
+  TwoShards();
+  ExpectRefused(kNotFound, {"has neither", "which would say what is in its 'one.safetensors', 'two.safetensors'"});
 }
 
 TEST_F(SafetensorsFolderTest, MetadataOfAnyScalarsIsNotRead) {

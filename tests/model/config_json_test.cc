@@ -37,7 +37,7 @@ TEST(ConfigJsonTest, FilesThatAreNoObjectAreErrors) {
   EXPECT_TRUE(ConfigJson::Parse("{\"a\":" + std::string(60, '[') + std::string(60, ']') + "}", "c").ok());
   // What follows a zero byte is not overlooked.
   const absl::StatusOr<ConfigJson> hidden = ConfigJson::Parse(absl::string_view("{}\0garbage", 10), "c");
-  EXPECT_THAT(std::string(hidden.status().message()), HasSubstr("c: found a zero byte at 2"));
+  EXPECT_THAT(std::string(hidden.status().message()), HasSubstr("c: found a zero byte at line 1, column 3"));
 }
 
 TEST(ConfigJsonTest, ListsAreOfOneType) {

@@ -233,12 +233,107 @@ TEST_F(FolderLoaderTest, EndTokensAndSamplingComeFromGenerationConfig) {
   EXPECT_THAT(Load().eos_token_ids, ElementsAre(7, 9));
   Write("generation_config.json", "{}");
   EXPECT_THAT(Load().eos_token_ids, IsEmpty());
-  for (const char* broken : {R"({"eos_token_id": "end"})", R"({"eos_token_id": -1})", R"({"repetition_penalty": 0})"}) {
+  for (const char* broken : {R"({"eos_token_id": "end"})", R"({"eos_token_id": -1})"}) {
     Write("generation_config.json", broken);
     ExpectRefused(kInvalidArgument, {"generation_config.json"});
   }
   WriteModel({.config = Config("\"eos_token_id\": 2", "\"eos_token_id\": [5, 4]")});
   EXPECT_THAT(Load().eos_token_ids, ElementsAre(4, 5));
+}
+
+// Rows of the table in generation_config.h.
+TEST_F(FolderLoaderTest, SamplingDefaultsByWhatTheFileSaysOfSampling) {
+  WriteModel({});
+  const auto read = [&](const char* text) {
+    Write("generation_config.json", text);
+    return Load();
+  };
+  LoadedModel model = read(R"({"temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.1})");
+  EXPECT_EQ(model.generation.temperature, 0.6f);
+  EXPECT_EQ(model.generation.top_p, 0.9f);
+  EXPECT_EQ(model.generation.top_k, 20);
+  EXPECT_EQ(model.generation.min_p, 0.1f);
+  EXPECT_THAT(model.warnings, IsEmpty());
+  model = read(R"({"do_sample": true, "temperature": 0.6})");
+  EXPECT_EQ(model.generation.temperature, 0.6f);
+  EXPECT_THAT(model.warnings, IsEmpty());
+  model = read(R"({"do_sample": false})");
+  EXPECT_EQ(model.generation.temperature, 0);
+  EXPECT_THAT(model.warnings, IsEmpty());
+  model = read(R"({"do_sample": false, "temperature": 1.0, "top_k": 50, "repetition_penalty": 1.1})");
+  EXPECT_EQ(model.generation.temperature, 0);
+  EXPECT_EQ(model.generation.repetition_penalty, 1.1f);
+  EXPECT_THAT(model.warnings, IsEmpty());
+  model = read(R"({"do_sample": false, "temperature": 0.6, "top_p": 0.9})");
+  EXPECT_EQ(model.generation.temperature, 0);
+  EXPECT_FALSE(model.generation.top_p.has_value());
+  EXPECT_THAT(model.warnings, ElementsAre(HasSubstr(
+                                  "generation_config.json: sampling values that are not used: 'temperature', 'top_p', "
+                                  "for 'do_sample' is false: the default is greedy")));
+}
+
+TEST_F(FolderLoaderTest, SpellingsOfSamplingValuesKeepNobodyFromServing) {
+  WriteModel({});
+  const auto top_k = [&](const char* value, std::optional<int32_t> expected) {
+    Write("generation_config.json", absl::StrCat(R"({"do_sample": true, "top_k": )", value, "}"));
+    const LoadedModel model = Load();
+    EXPECT_EQ(model.generation.top_k, expected) << value;
+    EXPECT_THAT(model.warnings, IsEmpty()) << value;
+  };
+  top_k("-1", 0);
+  top_k("0", 0);
+  top_k("50.0", 50);
+  top_k("5e1", 50);
+  top_k("null", std::nullopt);
+  for (const char* text : {R"({"top_k": 2.5})", R"({"top_k": -2})", R"({"top_k": "many"})", R"({"top_p": 1.5})",
+                           R"({"top_p": 0})", R"({"temperature": -1})", R"({"temperature": NaN})", R"({"min_p": [1]})",
+                           R"({"repetition_penalty": 0})", R"({"do_sample": "yes"})", R"({"num_beams": 4})",
+                           R"({"typical_p": 0.9})", R"({"suppress_tokens": [5]})", R"({"temperature": Infinity})"}) {
+    Write("generation_config.json", text);
+    const LoadedModel model = Load();
+    const std::string key = absl::StrCat("'", std::string(text).substr(2, std::string(text).find(':') - 3), "'");
+    EXPECT_THAT(model.warnings,
+                ElementsAre(::testing::AllOf(HasSubstr("sampling values that are not used: "), HasSubstr(key))))
+        << text;
+  }
+  Write("generation_config.json", R"({"num_beams": 1, "typical_p": 1.0, "bad_words_ids": null, "max_new_tokens": 5})");
+  EXPECT_THAT(Load().warnings, IsEmpty());
+}
+
+TEST_F(FolderLoaderTest, YarnStretchesTheContextThatIsServed) {
+  const auto served = [&](const std::string& rope, const std::string& max_position) {
+    const std::string config = absl::StrReplaceAll(
+        ConfigWith(absl::StrCat("\"rope_scaling\": ", rope)),
+        {{"\"max_position_embeddings\": 128", absl::StrCat("\"max_position_embeddings\": ", max_position)}});
+    WriteModel({.config = config});
+    const LoadedModel model = Load();
+    EXPECT_THAT(model.warnings, IsEmpty());
+    EXPECT_EQ(NewRunner(model)->options().max_model_len, model.spec.max_position);
+    return model.spec.max_position;
+  };
+  EXPECT_EQ(served(R"({"type": "yarn", "factor": 4, "original_max_position_embeddings": 24})", "24"), 96);
+  EXPECT_EQ(served(R"({"type": "yarn", "factor": 4})", "24"), 96);
+  EXPECT_EQ(served(R"({"type": "yarn", "factor": 4, "original_max_position_embeddings": 24, "finetuned": true})", "96"),
+            96);
+  EXPECT_EQ(served(R"({"type": "linear", "factor": 4})", "24"), 24);
+}
+
+TEST_F(FolderLoaderTest, NumbersThatOnlyPythonWritesDoNoHarmWhereTheyDoNotMatter) {
+  WriteModel({.config = ConfigWith(R"("router_aux_loss_coef": NaN, "initializer_range": Infinity)")});
+  EXPECT_THAT(Load().warnings, IsEmpty());
+  WriteModel({});
+  Write("config.json", Config("10000.0", "-Infinity"));
+  ExpectRefused(kInvalidArgument, {"config.json: key 'rope_theta' is \"-Infinity\", expected a number"});
+}
+
+TEST_F(FolderLoaderTest, FoldersOfGgufFilesAndNamesOfModelsSaySo) {
+  Write("a.Q4_0.gguf", "GGUF");
+  Write("b.Q8_0.gguf", "GGUF");
+  ExpectRefused(kNotFound,
+                {"config.json: no such file", "To serve a GGUF file, name it: 'a.Q4_0.gguf', 'b.Q8_0.gguf'"});
+  const absl::Status status = LoadModel("meta-llama/Llama-3.1-8B").status();
+  EXPECT_EQ(status.code(), kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("models are not downloaded by name"));
 }
 
 TEST_F(FolderLoaderTest, EndTokensThatTheModelDoesNotHaveAreLeftOutLoudly) {
@@ -247,8 +342,7 @@ TEST_F(FolderLoaderTest, EndTokensThatTheModelDoesNotHaveAreLeftOutLoudly) {
   EXPECT_THAT(Load().eos_token_ids, ElementsAre(95));
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("WARN"));
-  EXPECT_THAT(log, HasSubstr("end token 96 is left out"));
-  EXPECT_THAT(log, HasSubstr("end token 200002 is left out"));
+  EXPECT_THAT(log, HasSubstr("end tokens 96, 200002 are left out"));
 }
 
 TEST_F(FolderLoaderTest, OneLineSaysWhatWasFound) {
@@ -268,7 +362,13 @@ TEST_F(FolderLoaderTest, KeysThatMayMatterAreNamedInAWarning) {
   Load();
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("config.json: keys that are not known and may change what the model computes: "
-                             "logit_multiplier\n"));
+                             "'logit_multiplier'\n"));
+}
+
+TEST_F(FolderLoaderTest, KeysThatMeanNothingToInferenceAreNot) {
+  WriteModel({.config = ConfigWith(R"("for_llm_compressor": false, "_attn_implementation_autoset": true,
+      "unsloth_fixed": true, "tokenizer_class": "X", "model_max_length": 9, "num_logits_to_keep": null)")});
+  EXPECT_THAT(Load().warnings, IsEmpty());
 }
 
 TEST(UnknownKeysTest, EveryKeyOfPublishedConfigsIsKnown) {
@@ -297,6 +397,9 @@ TEST_F(FolderLoaderTest, FoldersWithoutAModel) {
   ExpectRefused(kInvalidArgument, {"config.json: is empty"});
   Write("config.json", R"({"model_type": "mamba"})");
   ExpectRefused(kUnimplemented, {"config.json: model_type 'mamba' is not supported"});
+  Write("config.json", kToyConfig);
+  Write("config.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+  ExpectRefused(kInvalidArgument, {"config.json: holds no data but a Git LFS pointer"});
   Write("config.json", kToyConfig);
   ExpectRefused(kNotFound, {"has neither model.safetensors nor model.safetensors.index.json"});
   fs::remove(folder_ / "config.json");

@@ -339,20 +339,55 @@ TEST_F(ModelLoaderTest, GenerationDefaultsComeFromTheFileAndFromTheConfigBesideI
 
   std::ofstream(folder_ / "generation_config.json") << R"({"temperature": 0.2, "eos_token_id": 4})";
   model = Load(toy);
-  EXPECT_EQ(model.generation.temperature, 0.5f);  // without do_sample it is not in use
+  EXPECT_EQ(model.generation.temperature, 0.2f);
   EXPECT_EQ(model.eos_token_ids, (std::vector<int32_t>{0, 2, 4}));
 
   std::ofstream(folder_ / "generation_config.json") << R"({"eos_token_id": [4, 96]})";
   EXPECT_EQ(Load(toy).eos_token_ids, (std::vector<int32_t>{0, 2, 4}));  // there is no 96
 
-  for (const char* broken :
-       {R"({"eos_token_id": "end"})", R"({"repetition_penalty": 0})", R"({"repetition_penalty": 1e-7})",
-        R"({"do_sample": true, "top_p": 1.5})", "{"}) {
+  for (const char* broken : {R"({"eos_token_id": "end"})", R"({"eos_token_id": [1.5]})", "{"}) {
     std::ofstream(folder_ / "generation_config.json") << broken;
     const absl::Status status = LoadModel(Write(toy)).status();
     EXPECT_EQ(status.code(), kInvalidArgument) << broken;
     EXPECT_THAT(std::string(status.message()), HasSubstr("generation_config.json")) << broken;
   }
+}
+
+TEST_F(ModelLoaderTest, SamplingKeysOfTheFileKeepNobodyFromServing) {
+  const auto load = [&](const std::function<void(GgufWriter*)>& add) { return Load({.add = add}); };
+  EXPECT_EQ(load([](GgufWriter* w) { w->AddI32("general.sampling.top_k", -1); }).generation.top_k, 0);
+  EXPECT_EQ(load([](GgufWriter* w) { w->AddF32("general.sampling.top_k", 50); }).generation.top_k, 50);
+  EXPECT_EQ(load([](GgufWriter* w) { w->AddU32("general.sampling.temp", 1); }).generation.temperature, 1.0f);
+  EXPECT_EQ(load([](GgufWriter* w) { w->AddF64("general.sampling.top_p", 0.5); }).generation.top_p, 0.5f);
+  const LoadedModel model = load([](GgufWriter* w) {
+    w->AddString("general.sampling.temp", "hot");
+    w->AddF32("general.sampling.top_p", 2);
+    w->AddF32("general.sampling.min_p", NAN);
+  });
+  EXPECT_FALSE(model.generation.temperature.has_value() || model.generation.top_p.has_value() ||
+               model.generation.min_p.has_value());
+  EXPECT_THAT(model.warnings,
+              ::testing::ElementsAre(::testing::AllOf(
+                  HasSubstr("toy.gguf: sampling values that are not used: "), HasSubstr("general.sampling.temp"),
+                  HasSubstr("general.sampling.top_p"), HasSubstr("general.sampling.min_p"))));
+}
+
+TEST_F(ModelLoaderTest, YarnStretchesTheContextAndLinearOnRequest) {
+  const auto spec = [&](const char* type, std::optional<uint32_t> original) {
+    return Load({.add =
+                     [=](GgufWriter* w) {
+                       w->AddString("llama.rope.scaling.type", type);
+                       w->AddF32("llama.rope.scaling.factor", 4);
+                       if (original.has_value()) w->AddU32("llama.rope.scaling.original_context_length", *original);
+                     }})
+        .spec;
+  };
+  EXPECT_EQ(spec("yarn", 128).max_position, 512);
+  EXPECT_EQ(spec("yarn", {}).max_position, 512);
+  EXPECT_EQ(spec("yarn", 32).max_position, 128);
+  EXPECT_EQ(spec("linear", {}).max_position, 128);
+  EXPECT_EQ(LongestContext(spec("linear", {})), 512);
+  EXPECT_EQ(LongestContext(spec("linear", 32)), 128);
 }
 
 TEST_F(ModelLoaderTest, ARunnerComesOutAndGeneratesTheSameFromAFileReadTwice) {

@@ -258,6 +258,51 @@ TEST(RopeConfigTest, PartOfAHeadRotatesAnEvenNumberOfDimensions) {
   EXPECT_EQ(spec.rope_tables.size(), 1u);
 }
 
+// The table of ContextOf, row by row. The file says 24 tokens.
+TEST(RopeContextTest, EachKindOfScalingHasItsContext) {
+  const std::vector<float> ones(8, 1.0f);
+  const struct {
+    const char* name;
+    RopeScaling scaling;
+    int32_t usual, longest;
+  } kCases[] = {
+      {"none", {}, 24, 24},
+      {"linear", LinearRope{.factor = 4}, 24, 96},
+      {"linear from an original context", LinearRope{.factor = 4, .original_max_position = 6}, 24, 24},
+      {"linear from a longer one", LinearRope{.factor = 4, .original_max_position = 10}, 24, 40},
+      {"dynamic", DynamicRope{.factor = 2, .max_position = 24}, 24, 48},
+      {"llama3", Llama3Rope{.factor = 8, .original_max_position = 24}, 24, 24},
+      {"longrope", LongRope{ones, ones, 8}, 24, 24},
+      {"longrope with a factor", LongRope{ones, ones, 8, 1, 4}, 24, 32},
+      {"yarn not counted", YarnRope{.factor = 4, .original_max_position = 24}, 96, 96},
+      {"yarn counted already", YarnRope{.factor = 4, .original_max_position = 6}, 24, 24},
+      {"yarn that counts less", YarnRope{.factor = 2, .original_max_position = 6}, 24, 24},
+      {"yarn of a broken factor", YarnRope{.factor = 2.5, .original_max_position = 23}, 57, 57},
+      {"yarn beyond all", YarnRope{.factor = 1e30f, .original_max_position = 24}, kMaxPosition, kMaxPosition},
+      {"linear of nearly nothing", LinearRope{.factor = 1e-30f}, 24, 24},
+  };
+  for (const auto& one : kCases) {
+    const RopeContext context = ContextOf(one.scaling, 24);
+    EXPECT_EQ(context.usual, one.usual) << one.name;
+    EXPECT_EQ(context.longest, one.longest) << one.name;
+  }
+}
+
+TEST(RopeContextTest, TheSpecGrowsWithItsTables) {
+  ModelSpec spec;
+  spec.max_position = 24;
+  ASSERT_TRUE(AddRope("f", {}, 16, RopeLayout::kHalfSplit, &spec).ok());
+  EXPECT_EQ(spec.max_position, 24);
+  EXPECT_EQ(LongestContext(spec), 24);
+  EXPECT_EQ(spec.rope_stretch, 1);
+  ASSERT_TRUE(
+      AddRope("f", {.scaling = YarnRope{.factor = 4, .original_max_position = 24}}, 16, RopeLayout::kHalfSplit, &spec)
+          .ok());
+  EXPECT_EQ(spec.max_position, 96);
+  EXPECT_EQ(LongestContext(spec), 96);
+  EXPECT_EQ(spec.rope_stretch, 4);
+}
+
 TEST(RopeConfigTest, WhatIsUnknownOrIncompleteIsAnErrorNamingTheKey) {
   const auto error = [](absl::string_view text) {
     return ReadRopeConfig(Config(text), {.max_position = 2048}).status();

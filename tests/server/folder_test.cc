@@ -59,6 +59,28 @@ TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
   EXPECT_EQ(host->engine.kv_groups, runner.kv_groups());
 }
 
+TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {
+  ServerOptions options = TestOptions();
+  options.model.path = folder_.string();
+  options.model.num_threads = 1;
+  options.model.kv_memory_bytes = 3 * 16 * 2 * 2 * 2 * 16 * 2;  // three blocks of 16 tokens: 2 layers, 2 heads of 16
+  ::testing::internal::CaptureStderr();
+  const absl::StatusOr<ModelHost> host = LoadModelHost(options);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_EQ(host->engine.max_model_len, 48);
+  EXPECT_THAT(log, ::testing::ContainsRegex(
+                       "WARNING requests may have 48 tokens, not the model's context of 128: .*raise --kv-memory"));
+  // Who asked for it, or has room, is not warned.
+  for (const auto& [length, bytes] : {std::pair(48, *options.model.kv_memory_bytes), std::pair(0, int64_t{1} << 20)}) {
+    options.model.max_model_len = length;
+    options.model.kv_memory_bytes = bytes;
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(LoadModelHost(options).ok());
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::Not(::testing::HasSubstr("WARNING")));
+  }
+}
+
 TEST_F(FolderTest, TokenIdsAreServed) {
   v1::CompleteRequest request;
   for (uint32_t id : {3, 4, 5}) request.mutable_prompt_ids()->add_ids(id);

@@ -136,6 +136,7 @@ TEST(Options, MistakesAreOneSentenceThatNamesTheFlag) {
       {{"--threads"}, "--threads"},
       {{"--max-model-len", "-5"}, "--max-model-len"},
       {{"--block-size", "24"}, "--block-size"},
+      {{"--block-size", "8"}, "--block-size: found '8', expected a power of two from 16 to 256"},
       {{"--block-size", "512"}, "--block-size"},
       {{"--kv-memory", "0"}, "--kv-memory"},
       {{"--kv-memory", "12parsecs"}, "--kv-memory"},
