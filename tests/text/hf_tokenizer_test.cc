@@ -179,20 +179,20 @@ TEST(HfTokenizerTest, WhatIsNoJsonOrHasTheWrongShapeIsRefused) {
 
 TEST(HfTokenizerTest, AVocabularyThatCannotBeIsRefused) {
   const auto vocab = [](const char* key, Json value) { return [=](Json* j) { (*j)["model"]["vocab"][key] = value; }; };
-  ExpectInvalid("model.vocab[\"x\"] is 4194304, expected an id", vocab("x", 4194304));
-  ExpectInvalid("model.vocab[\"x\"] is 9223372036854775807", vocab("x", UINT64_MAX));
-  ExpectInvalid("model.vocab[\"x\"] is -1", vocab("x", -1));
-  ExpectInvalid("model.vocab[\"x\"] is a string", vocab("x", "1"));
-  ExpectInvalid("model.vocab[\"x\"] is a number", vocab("x", 1.5));
-  ExpectInvalid("model.vocab[\"x\"] is null", vocab("x", nullptr));
-  ExpectInvalid("model.vocab[\"x\"] is an object", vocab("x", Json::object()));
-  ExpectInvalid("id 1 is \"x\", but it is \"a\" already", vocab("x", 1));
+  ExpectInvalid("model.vocab['x'] is 4194304, expected an id", vocab("x", 4194304));
+  ExpectInvalid("model.vocab['x'] is 9223372036854775807", vocab("x", UINT64_MAX));
+  ExpectInvalid("model.vocab['x'] is -1", vocab("x", -1));
+  ExpectInvalid("model.vocab['x'] is a string", vocab("x", "1"));
+  ExpectInvalid("model.vocab['x'] is a number", vocab("x", 1.5));
+  ExpectInvalid("model.vocab['x'] is null", vocab("x", nullptr));
+  ExpectInvalid("model.vocab['x'] is an object", vocab("x", Json::object()));
+  ExpectInvalid("id 1 is 'x', but it is 'a' already", vocab("x", 1));
   EXPECT_THAT(
       std::string(ReadHfTokenizer({.tokenizer_json = R"({"model": {"vocab": {"a": 0, "a": 1}}})"}).status().message()),
-      HasSubstr("\"a\" twice"));
-  ExpectInvalid("added_tokens[0] says that \"ab\" is 6, but in model.vocab it is 3",
+      HasSubstr("'a' twice"));
+  ExpectInvalid("added_tokens[0] says that 'ab' is 6, but in model.vocab it is 3",
                 [](Json* j) { (*j)["added_tokens"][0]["content"] = "ab"; });
-  ExpectInvalid("id 2 is \"<s>\", but it is \"b\" already", [](Json* j) { (*j)["added_tokens"][0]["id"] = 2; });
+  ExpectInvalid("id 2 is '<s>', but it is 'b' already", [](Json* j) { (*j)["added_tokens"][0]["id"] = 2; });
   ExpectInvalid("added_tokens[0].id is 4194304", [](Json* j) { (*j)["added_tokens"][0]["id"] = 4194304; });
   ExpectInvalid("added_tokens[0].content is \"\"", [](Json* j) { (*j)["added_tokens"][0]["content"] = ""; });
   ExpectInvalid("added_tokens[0].lstrip is 1", [](Json* j) { (*j)["added_tokens"][0]["lstrip"] = 1; });
@@ -201,14 +201,14 @@ TEST(HfTokenizerTest, AVocabularyThatCannotBeIsRefused) {
 
 TEST(HfTokenizerTest, MergesThatCannotBeAreRefused) {
   const auto merges = [](Json value) { return [=](Json* j) { (*j)["model"]["merges"] = Json::array({value}); }; };
-  ExpectInvalid("model.merges[0] is \"ab\"", merges("ab"));
-  ExpectInvalid("model.merges[0] is \"a b c\"", merges("a b c"));
+  ExpectInvalid("model.merges[0] is 'ab'", merges("ab"));
+  ExpectInvalid("model.merges[0] is 'a b c'", merges("a b c"));
   ExpectInvalid("model.merges[0] is a number", merges(1));
   ExpectInvalid("model.merges[0] has 1 parts", merges(Json::array({"a"})));
   ExpectInvalid("model.merges[0] has 3 parts", merges(Json::array({"a", "b", "a"})));
   ExpectInvalid("model.merges[0] has a number", merges(Json::array({"a", 1})));
-  ExpectInvalid("\"q\" is no token", merges("a q"));
-  ExpectInvalid("\"ba\" is no token", merges("b a"));
+  ExpectInvalid("'q' is no token", merges("a q"));
+  ExpectInvalid("'ba' is no token", merges("b a"));
   ExpectInvalid("expected two", merges("a "));
 }
 

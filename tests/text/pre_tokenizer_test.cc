@@ -140,7 +140,7 @@ TEST(PreTokenizerTest, MetaspaceMarksEveryPieceOrTheFirstOrNone) {
 TEST(PreTokenizerTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   const auto recipe = FindRecipe("whatever");
   EXPECT_EQ(recipe.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(recipe.status().message(), HasSubstr("found \"whatever\""));
+  EXPECT_THAT(recipe.status().message(), HasSubstr("found 'whatever'"));
   EXPECT_THAT(recipe.status().message(), HasSubstr("smollm, llama-bpe"));
 }
 

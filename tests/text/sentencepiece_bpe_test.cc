@@ -100,7 +100,7 @@ TEST(SentencePieceBpeTest, SpecsThatCannotBeAreRefused) {
   v.spec.scores.back() = -std::numeric_limits<float>::infinity();
   EXPECT_TRUE(SentencePieceBpe::Create(v.spec).ok());
   v.spec.tokens[10] = "<0x7G>";
-  EXPECT_THAT(SentencePieceBpe::Create(v.spec).status().message(), HasSubstr("tokens[10]: found \"<0x7G>\""));
+  EXPECT_THAT(SentencePieceBpe::Create(v.spec).status().message(), HasSubstr("tokens[10]: found '<0x7G>'"));
 }
 
 }  // namespace
