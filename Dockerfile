@@ -5,7 +5,7 @@
 
 FROM debian:12-slim AS packages
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      g++ cmake ninja-build ccache pkg-config ca-certificates git \
+      g++ cmake ninja-build ccache pkg-config ca-certificates \
       libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libabsl-dev prometheus-cpp-dev \
       libpcre2-dev libutf8proc-dev nlohmann-json3-dev libboost-dev libssl-dev libcli11-dev libedit-dev \
     && rm -rf /var/lib/apt/lists/*
