@@ -51,11 +51,52 @@ bool IsInert(char32_t c) {
 
 int CombiningClass(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-// Every form, of a chunk that its neighbours cannot change. utf8proc's own sorting of combining marks is quadratic, so
-// only its tables and its composition are used.
+// The character that `first` and `second` join to, or -1. Hangul is arithmetic (Unicode 16, section 3.12), done here
+// because utf8proc 2.8 takes U+11A7, which stands for "no trailing consonant" in that arithmetic and is no consonant
+// itself, for one and drops it.
+utf8proc_int32_t Join(utf8proc_int32_t first, utf8proc_int32_t second) {
+  constexpr int kLeads = 19, kVowels = 21, kTrails = 28;  // the first trail is none at all
+  constexpr int kLead = 0x1100, kVowel = 0x1161, kTrail = 0x11A7, kSyllable = 0xAC00;
+  if (second >= kVowel && second < kVowel + kVowels) {
+    if (first < kLead || first >= kLead + kLeads) return -1;
+    return kSyllable + ((first - kLead) * kVowels + (second - kVowel)) * kTrails;
+  }
+  if (second >= kTrail && second < kTrail + kTrails) {
+    const int syllable = first - kSyllable;
+    const bool open = syllable >= 0 && syllable < kLeads * kVowels * kTrails && syllable % kTrails == 0;
+    return open && second > kTrail ? first + (second - kTrail) : -1;
+  }
+  utf8proc_int32_t pair[] = {first, second};
+  return utf8proc_normalize_utf32(pair, 2, utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE)) == 1 ? pair[0] : -1;
+}
+
+// Canonical composition (UAX #15): each character joins the last starter before it, unless one between them that stays
+// has a class that is not smaller. REQUIRES: decomposed, marks sorted.
+void Compose(std::vector<utf8proc_int32_t>* points) {
+  size_t kept = 0;
+  utf8proc_int32_t* starter = nullptr;
+  int last_class = -1;  // of what stays after the starter; -1: nothing does
+  for (const utf8proc_int32_t point : *points) {
+    const int combining_class = CombiningClass(point);
+    if (starter != nullptr && last_class < combining_class) {
+      if (const utf8proc_int32_t joined = Join(*starter, point); joined >= 0) {
+        *starter = joined;
+        continue;
+      }
+    }
+    utf8proc_int32_t* const place = points->data() + kept++;
+    *place = point;
+    if (combining_class == 0) starter = place;
+    last_class = combining_class == 0 ? -1 : combining_class;
+  }
+  points->resize(kept);
+}
+
+// Every form, of a chunk that its neighbours cannot change. utf8proc's own sorting of combining marks is quadratic and
+// its composition loses a character (see Join), so only its tables are used.
 void AppendNormalized(string_view chunk, bool compatibility, bool compose, std::string* out) {
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : 0) |
-                                                      UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0));
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0));
   std::vector<utf8proc_int32_t> points;
   for (; !chunk.empty(); chunk.remove_prefix(Utf8Length(chunk[0]))) {
     constexpr int kLongestDecomposition = 32;  // Unicode's longest has 18 characters
@@ -73,12 +114,7 @@ void AppendNormalized(string_view chunk, bool compatibility, bool compose, std::
     std::stable_sort(begin, end, [](auto a, auto b) { return CombiningClass(a) < CombiningClass(b); });
     begin = end;
   }
-  if (compose) {
-    const utf8proc_ssize_t count =
-        utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()), options);
-    SLUICE_CHECK(count >= 0);
-    points.resize(static_cast<size_t>(count));
-  }
+  if (compose) Compose(&points);
   for (const utf8proc_int32_t c : points) AppendUtf8(static_cast<char32_t>(c), out);
 }
 

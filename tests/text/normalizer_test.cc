@@ -28,6 +28,20 @@ TEST(NormalizerTest, FormsOfUnicode) {
   EXPECT_EQ(Normalize(NormalizerKind::kNfc, ""), "");
 }
 
+TEST(NormalizerTest, HangulJoinsItsConsonantsAndLosesNothing) {
+  EXPECT_EQ(Normalize(NormalizerKind::kNfc, "\u1100\u1161"), "가");
+  EXPECT_EQ(Normalize(NormalizerKind::kNfc, "\u1100\u1161\u11a8"), "각");
+  EXPECT_EQ(Normalize(NormalizerKind::kNfc, "가\u11a8"), "각");
+  EXPECT_EQ(Normalize(NormalizerKind::kNfc, "가\u11c2"), "갛");
+  // U+11A7 is before the first trailing consonant, U+11C3 after the last, and a closed syllable takes no other.
+  for (const char* apart :
+       {"가\u11a7", "가\u11c3", "각\u11a8", "가\u11a7\u11a8", "가a\u11a8", "\u1113\u1161", "\u1100\u1176"}) {
+    EXPECT_EQ(Normalize(NormalizerKind::kNfc, apart), apart);
+    EXPECT_EQ(Normalize(NormalizerKind::kNfkc, apart), apart);
+  }
+  EXPECT_EQ(Normalize(NormalizerKind::kNfc, "\u1100\u1161\u11a7"), "가\u11a7");
+}
+
 TEST(NormalizerTest, MarksAreSortedByTheirClass) {
   EXPECT_EQ(Normalize(NormalizerKind::kNfc, "q\u0307\u0323"), "q\u0323\u0307");
   EXPECT_EQ(Normalize(NormalizerKind::kNfc, "\u0307\u0323"), "\u0323\u0307");
