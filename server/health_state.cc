@@ -45,6 +45,15 @@ void HealthState::SetStalled(bool stalled) {
   Tell();
 }
 
+void HealthState::SetConnectable(bool connectable) {
+  {
+    MutexLock lock(&mutex_);
+    if (connectable == connectable_) return;
+    connectable_ = connectable;
+  }
+  Tell();
+}
+
 std::optional<bool> HealthState::Serving(absl::string_view service) const {
   if (service == "liveness") return Live();
   if (service.empty() || service == "readiness") return Ready();

@@ -34,6 +34,9 @@ class HealthState {
   // There is work, and no step has ended for too long.
   void SetStalled(bool stalled) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Clients can, or cannot, connect. Not ready while they cannot.
+  void SetConnectable(bool connectable) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // For a service name of the health protocol; nullopt: there is no such service.
   std::optional<bool> Serving(absl::string_view service) const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -43,13 +46,16 @@ class HealthState {
   void Unsubscribe(int handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  bool ReadyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return phase_ == Phase::kReady && !stalled_; }
+  bool ReadyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return phase_ == Phase::kReady && !stalled_ && connectable_;
+  }
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
 
   mutable Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kLoading;
   bool stalled_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool connectable_ ABSL_GUARDED_BY(mutex_) = true;
   int next_handle_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<int, std::function<void()>> subscribers_ ABSL_GUARDED_BY(mutex_);
 };

@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
+#include "server/net/connection_stats.h"
+#include "server/net/listener.h"
 
 namespace sluice {
 
@@ -19,11 +21,15 @@ struct HttpResponse {
 };
 
 struct HttpOptions {
-  std::string host = "0.0.0.0";
-  int port = 0;  // 0: any free one
-  // A connection that neither sends a whole request nor takes its answer for so long is closed.
+  // For the header of a request, for its body, and for its answer to be taken: each must be through in so long.
   std::chrono::milliseconds timeout{10000};
-  int max_connections = 256;  // more are closed at once
+  // A connection that asks nothing more is closed after so long.
+  std::chrono::milliseconds idle_timeout{75000};
+  // Beyond these the connection that has waited longest for (the rest of) a request makes room for the new one; only
+  // if all are being answered is the new one closed.
+  int max_connections = 256;
+  int max_connections_per_peer = 64;     // see PeerKey
+  std::vector<Network> trusted_proxies = {};  // not limited per peer
 };
 
 // Answers GET and HEAD of fixed paths; keep-alive; requests up to 8 KiB of header and 64 KiB of body.
@@ -32,12 +38,13 @@ class HttpServer {
   // Called on the server's thread; must return within milliseconds.
   using Handler = std::function<HttpResponse()>;
 
-  // Listens and serves at once. `handlers`: by path. An error names the address and what is wrong with it.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
-                                                           std::map<std::string, Handler> handlers);
+  // Serves at once. `handlers`: by path.
+  static std::unique_ptr<HttpServer> Start(Listener listener, const HttpOptions& options,
+                                           std::map<std::string, Handler> handlers);
   ~HttpServer();  // Stop()
 
-  int port() const;
+  const SocketAddress& address() const;
+  ListenerSnapshot Stats() const;
 
   // Closes all connections and ends the thread. Idempotent.
   void Stop();

@@ -15,6 +15,7 @@
 #include "server/load_guard.h"
 #include "server/load_host.h"
 #include "server/log_writer.h"
+#include "server/net/acceptor.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -43,6 +44,7 @@ int Run(int argc, char** argv) {
   if (absl::Status status = CheckDevice(options.model); !status.ok()) return Complain(status, kUsageError);
   SetLogLevel(LevelOf(options.log_level));
 
+  RaiseDescriptorLimit();
   SignalWatcher signals;
   auto server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), 1);

@@ -98,6 +98,27 @@ std::vector<MetricFamily> ProcessFamilies(double start_time_seconds) {
   return families;
 }
 
+std::vector<MetricFamily> ConnectionFamilies(const std::vector<ListenerSnapshot>& listeners) {
+  MetricFamily open{"sluice_connections", "Open connections.", MetricType::Gauge, {}};
+  MetricFamily accepted{"sluice_connections_accepted_total", "Connections that came.", MetricType::Counter, {}};
+  MetricFamily cut{"sluice_connections_cut_total", "Connections refused or closed before their end, by reason.",
+                   MetricType::Counter, {}};
+  const auto add = [](MetricFamily* family, const Labels& labels, double value) {
+    ClientMetric metric;
+    metric.label = labels;
+    (family->type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    family->metric.push_back(std::move(metric));
+  };
+  for (const ListenerSnapshot& listener : listeners) {
+    add(&open, {{"listener", listener.name}}, double(listener.open));
+    add(&accepted, {{"listener", listener.name}}, double(listener.accepted));
+    for (size_t i = 0; i < listener.cut.size(); ++i) {
+      add(&cut, {{"listener", listener.name}, {"reason", kCutReasonNames[i]}}, double(listener.cut[i]));
+    }
+  }
+  return {std::move(open), std::move(accepted), std::move(cut)};
+}
+
 struct Alias {
   const char* native;
   const char* vllm;
@@ -291,6 +312,7 @@ class Metrics::Impl {
          {"activations", now.activations},
          {"kv_type", now.kv_type},
          {"device", now.device}});
+    for (MetricFamily& family : ConnectionFamilies(now.listeners)) families.push_back(std::move(family));
     add("build_info", "Version of the program.", MetricType::Gauge, 1, {{"version", options_.version}});
     return families;
   }

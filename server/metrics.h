@@ -7,10 +7,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/engine.h"
 #include "engine/request.h"
+#include "server/net/connection_stats.h"
 
 namespace sluice {
 
@@ -56,6 +58,7 @@ struct MetricsSnapshot {
   double model_load_seconds = 0;
   uint64_t model_weight_bytes = 0, kv_cache_bytes = 0;
   std::string architecture, weight_type, activations, kv_type, device;
+  std::vector<ListenerSnapshot> listeners;
 };
 
 // Thread-safe.

@@ -23,7 +23,7 @@ absl::Status Bad(absl::string_view flag, absl::string_view found, absl::string_v
 
 // The flags as text, before they are understood; CLI11 finds out which is which, all checks are ours.
 struct RawFlags {
-  std::string model, host = "0.0.0.0", device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
+  std::string model, host{kEveryAddress}, device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
   std::vector<std::string> names;
   std::string grpc_port = "50051", http_port = "8000", admin_port = "8002";
   std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "auto",
@@ -32,6 +32,8 @@ struct RawFlags {
               max_queued_tokens = "1048576", max_logprobs = "20";
   std::string max_request_bytes = "4MiB", max_stream_buffer = "4MiB", grpc_memory = "256MiB";
   std::string keepalive_time = "30s", keepalive_timeout = "10s";
+  std::string max_connections = "4096", max_connections_per_peer = "256", receive_timeout = "30s";
+  std::vector<std::string> trusted_proxies;
   std::string drain_delay = "0s", drain_timeout = "30s", watchdog_timeout = "120s";
   std::string log_level = "info";
   bool vllm_metrics = false, no_reflection = false, accept_compression = false;
@@ -101,7 +103,9 @@ void Declare(CLI::App* app, RawFlags* raw) {
       limits, "BYTES");
 
   const char* network = "Network";
-  add("--host", &raw->host, "IP address to listen on, for gRPC and HTTP. The admin port is always on 127.0.0.1.",
+  add("--host", &raw->host,
+      "IP address to listen on, for gRPC and HTTP; auto: all of the machine's, IPv6 and IPv4. The admin port is always "
+      "on 127.0.0.1, or on ::1 where that is missing.",
       network, "ADDRESS");
   add("--grpc-port", &raw->grpc_port, "Port of the public gRPC services; 0: any free one.", network, "PORT");
   add("--http-port", &raw->http_port, "Port of /metrics, /health and /version; 0: any free one.", network, "PORT");
@@ -109,6 +113,18 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--grpc-keepalive-time", &raw->keepalive_time, "How long a connection may be silent before it is pinged.",
       network, "DURATION");
   add("--grpc-keepalive-timeout", &raw->keepalive_timeout, "How long a ping may stay unanswered.", network, "DURATION");
+  add("--max-connections", &raw->max_connections,
+      "Connections to the gRPC port; fewer if the limit of open files is too low for them.", network, "N");
+  add("--max-connections-per-peer", &raw->max_connections_per_peer,
+      "Connections that one IPv4 address, or one /64 of IPv6, may have to the gRPC port.", network, "N");
+  app->add_option("--trusted-proxies", raw->trusted_proxies,
+                  "Addresses or networks, such as 10.0.0.0/8, of proxies that speak for many clients: they are not "
+                  "limited per peer. Repeat it, or separate by commas.")
+      ->delimiter(',')
+      ->group(network)
+      ->type_name("NETWORK");
+  add("--receive-timeout", &raw->receive_timeout, "How long a request may take to arrive in full.", network,
+      "DURATION");
   app->add_flag("--no-reflection", raw->no_reflection, "Do not offer gRPC reflection.")->group(network);
 
   const char* running = "Running";
@@ -260,7 +276,10 @@ absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {
 
 absl::Status ReadNetwork(const RawFlags& raw, NetworkOptions* network) {
   network->host = raw.host;
-  if (network->host.empty()) return Bad("--host", raw.host, "an IP address");
+  if (raw.host != kEveryAddress && raw.host != kLoopbackAddress) {
+    const absl::Status status = SocketAddress::Parse(raw.host, 0).status();
+    if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("--host: ", status.message()));
+  }
   SLUICE_RETURN_IF_ERROR(IntFlag("--grpc-port", raw.grpc_port, 0, 65535, &network->grpc_port));
   SLUICE_RETURN_IF_ERROR(IntFlag("--http-port", raw.http_port, 0, 65535, &network->http_port));
   SLUICE_RETURN_IF_ERROR(IntFlag("--admin-port", raw.admin_port, 0, 65535, &network->admin_port));
@@ -279,6 +298,17 @@ absl::Status ReadNetwork(const RawFlags& raw, NetworkOptions* network) {
   network->reflection = !raw.no_reflection;
   SLUICE_RETURN_IF_ERROR(
       BytesFlag("--grpc-memory", raw.grpc_memory, 16 << 20, int64_t{1} << 40, &network->grpc_memory_bytes));
+  constexpr int64_t kMany = 1 << 20;
+  SLUICE_RETURN_IF_ERROR(IntFlag("--max-connections", raw.max_connections, 1, kMany, &network->max_connections));
+  SLUICE_RETURN_IF_ERROR(IntFlag("--max-connections-per-peer", raw.max_connections_per_peer, 1, kMany,
+                                 &network->max_connections_per_peer));
+  for (const std::string& text : raw.trusted_proxies) {
+    const auto proxy = Network::Parse(text);
+    if (!proxy.ok()) return absl::InvalidArgumentError(absl::StrCat("--trusted-proxies: ", proxy.status().message()));
+    network->trusted_proxies.push_back(*proxy);
+  }
+  SLUICE_RETURN_IF_ERROR(
+      DurationFlag("--receive-timeout", raw.receive_timeout, absl::Milliseconds(100), &network->receive_timeout));
   return absl::OkStatus();
 }
 

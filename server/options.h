@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/net/listener.h"
+#include "server/net/socket_address.h"
 
 namespace sluice {
 
@@ -40,7 +42,7 @@ struct LimitOptions {
 };
 
 struct NetworkOptions {
-  std::string host = "0.0.0.0";
+  std::string host{kEveryAddress};  // as Listener::Open takes it
   int grpc_port = 50051;  // of all ports, 0: any free one
   int http_port = 8000;
   int admin_port = 8002;
@@ -48,6 +50,10 @@ struct NetworkOptions {
   std::chrono::milliseconds keepalive_timeout{10000};  // without an answer to one
   bool reflection = true;
   int64_t grpc_memory_bytes = 256 << 20;  // of gRPC, for what arrives
+  int max_connections = 4096;            // to the gRPC port
+  int max_connections_per_peer = 256;    // of one IPv4 address or /64 of IPv6
+  std::vector<Network> trusted_proxies;  // not limited per peer
+  std::chrono::milliseconds receive_timeout{30000};  // for a request to arrive in full
 };
 
 struct LifecycleOptions {

@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@
 #include "server/health_service.h"
 #include "server/http_server.h"
 #include "server/model_service.h"
+#include "server/net/acceptor.h"
+#include "server/net/grpc_front.h"
+#include "server/net/listener.h"
 #include "server/served_model.h"
 #include "server/status.h"
 #include "server/tokenizer_service.h"
@@ -35,20 +39,22 @@ constexpr int kMinClientPingMs = 10000;
 constexpr std::chrono::seconds kFlushTime{1};
 // gRPC refuses a message of so many times the largest request, in its own words.
 constexpr int64_t kMaxMessages = 4;
-constexpr absl::string_view kLoopback = "127.0.0.1";
 
-std::string HostPort(absl::string_view host, int port) {
-  const bool ipv6 = host.find(':') != absl::string_view::npos;
-  return ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
-}
+// Descriptors for all but the connections of the public gRPC port: files, threads' epolls, HTTP, admin.
+constexpr int kOtherDescriptors = 512;
+constexpr int kMaxAdminConnections = 64;
 
+// A gRPC server and the door in front of it.
 struct GrpcServer {
   std::unique_ptr<grpc::Server> server;
-  int port = 0;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<GrpcFront> front;
 };
 
-absl::StatusOr<GrpcServer> StartGrpc(absl::string_view flag, absl::string_view host, int port,
-                                     const ServerOptions& options, const std::vector<grpc::Service*>& services) {
+// Through the front alone: gRPC itself listens nowhere.
+absl::StatusOr<GrpcServer> StartGrpc(Listener listener, const GrpcFrontOptions& front, const ServerOptions& options,
+                                     const std::vector<grpc::Service*>& services, GrpcFront::OnAble on_able) {
+  using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   const auto milliseconds = [](std::chrono::milliseconds time) { return int(time.count()); };
   grpc::ServerBuilder builder;
   // Services take bytes and judge them themselves (request_message.h). gRPC's own limit is for reflection.
@@ -64,18 +70,29 @@ absl::StatusOr<GrpcServer> StartGrpc(absl::string_view flag, absl::string_view h
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS,
                              milliseconds(options.network.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
-  // A second server on the same port is a mistake that must be seen.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   GrpcServer started;
-  const std::string address = HostPort(host, port);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &started.port);
+  started.acceptor = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
+                                                                          grpc::InsecureServerCredentials());
   for (grpc::Service* service : services) builder.RegisterService(service);
   started.server = builder.BuildAndStart();
-  if (started.server == nullptr || started.port == 0) {
-    return absl::UnavailableError(absl::StrCat(flag, ": cannot listen on ", address,
-                                               "; is the port in use, or the address not of this machine?"));
-  }
+  if (started.server == nullptr) return absl::InternalError(absl::StrCat(front.name, ": gRPC does not start"));
+  const auto hand_over = [acceptor = started.acceptor.get()](UniqueFd fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd.release();
+    acceptor->HandleNewConnection(&connection);
+  };
+  SLUICE_ASSIGN_OR_RETURN(started.front,
+                          GrpcFront::Start(std::move(listener), front, hand_over, std::move(on_able)));
   return started;
+}
+
+// As many connections as were asked for, or as the limit of open files allows.
+int AffordableConnections(int asked) {
+  const int affordable = std::max(8, (DescriptorLimit() - kOtherDescriptors) / kDescriptorsPerGrpcConnection);
+  if (affordable >= asked) return asked;
+  LogWarning(absl::StrCat("--max-connections: ", asked, " need ", asked * kDescriptorsPerGrpcConnection + kOtherDescriptors,
+                          " open files, the limit is ", DescriptorLimit(), ": ", affordable, " are taken"));
+  return affordable;
 }
 
 HttpResponse HealthAnswer(bool good, const char* yes, const char* no) {
@@ -102,16 +119,30 @@ class Server::Impl {
 
   absl::Status Start() {
     const NetworkOptions& network = desk_.options.network;
-    SLUICE_ASSIGN_OR_RETURN(http_,
-                            HttpServer::Start({.host = network.host, .port = network.http_port}, HttpHandlers()));
+    SLUICE_ASSIGN_OR_RETURN(Listener http, Listener::Open("--http-port", network.host, network.http_port));
+    SLUICE_ASSIGN_OR_RETURN(Listener grpc, Listener::Open("--grpc-port", network.host, network.grpc_port));
+    SLUICE_ASSIGN_OR_RETURN(Listener admin, Listener::Open("--admin-port", kLoopbackAddress, network.admin_port));
+    HttpOptions http_options;
+    http_options.trusted_proxies = network.trusted_proxies;
+    http_ = HttpServer::Start(std::move(http), http_options, HttpHandlers());
     if (network.reflection) {
       static const bool once = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
       (void)once;
     }
-    SLUICE_ASSIGN_OR_RETURN(public_, StartGrpc("--grpc-port", network.host, network.grpc_port, desk_.options,
-                                               {&generation_, &tokenizer_, &model_service_, &health_}));
-    SLUICE_ASSIGN_OR_RETURN(
-        private_, StartGrpc("--admin-port", kLoopback, network.admin_port, desk_.options, {&admin_, &admin_health_}));
+    GrpcFrontOptions front;
+    front.name = "grpc";
+    front.max_connections = AffordableConnections(network.max_connections);
+    front.max_connections_per_peer = network.max_connections_per_peer;
+    front.trusted_proxies = network.trusted_proxies;
+    front.receive_timeout = network.receive_timeout;
+    SLUICE_ASSIGN_OR_RETURN(public_, StartGrpc(std::move(grpc), front, desk_.options,
+                                               {&generation_, &tokenizer_, &model_service_, &health_},
+                                               [this](bool able) { desk_.health.SetConnectable(able); }));
+    front.name = "admin";
+    front.max_connections = front.max_connections_per_peer = kMaxAdminConnections;
+    SLUICE_ASSIGN_OR_RETURN(private_,
+                            StartGrpc(std::move(admin), front, desk_.options, {&admin_, &admin_health_}, [](bool) {}));
+    started_ = true;
     return absl::OkStatus();
   }
 
@@ -124,9 +155,9 @@ class Server::Impl {
     return absl::OkStatus();
   }
 
-  std::string grpc_address() const { return HostPort(desk_.options.network.host, public_.port); }
-  std::string http_address() const { return HostPort(desk_.options.network.host, http_->port()); }
-  std::string admin_address() const { return HostPort(kLoopback, private_.port); }
+  std::string grpc_address() const { return public_.front->address().ToString(); }
+  std::string http_address() const { return http_->address().ToString(); }
+  std::string admin_address() const { return private_.front->address().ToString(); }
 
   void BeginLeaving() { desk_.health.Advance(HealthState::Phase::kLeaving); }
 
@@ -150,10 +181,16 @@ class Server::Impl {
 
   void Stop() {
     desk_.health.Advance(HealthState::Phase::kStopped);
-    // Streams whose clients do not take their last messages are cut after the grace.
+    // Streams whose clients do not take their last messages are cut after the grace, and so are all connections: gRPC
+    // itself may wait long for what a client still sends.
     const auto deadline = std::chrono::system_clock::now() + kFlushTime;
-    if (public_.server != nullptr) public_.server->Shutdown(deadline);
-    if (private_.server != nullptr) private_.server->Shutdown(deadline);
+    for (GrpcServer* grpc : {&public_, &private_}) {
+      if (grpc->front != nullptr) grpc->front->StopIn(kFlushTime);
+    }
+    for (GrpcServer* grpc : {&public_, &private_}) {
+      if (grpc->server != nullptr) grpc->server->Shutdown(deadline);
+      if (grpc->front != nullptr) grpc->front->Stop();
+    }
     desk_.ingress.Stop();
     desk_.tokenizer_ingress.Stop();
     if (model_ != nullptr) model_->Stop();
@@ -201,6 +238,7 @@ class Server::Impl {
     snapshot.healthy = desk_.health.Live();
     snapshot.log_lines_dropped = DroppedLogLines();
     snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
+    if (started_) snapshot.listeners = {public_.front->Stats(), http_->Stats(), private_.front->Stats()};
     const ServedModel* model = desk_.model.load();
     if (model == nullptr) return snapshot;
     const ModelHost& host = model->host();
@@ -228,6 +266,7 @@ class Server::Impl {
   std::unique_ptr<HttpServer> http_;
   GrpcServer public_;
   GrpcServer private_;
+  std::atomic<bool> started_{false};  // all listeners are there
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const Clock& clock) {

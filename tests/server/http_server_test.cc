@@ -1,67 +1,54 @@
 // The HTTP server by itself: what it answers, what it refuses, whom it does not wait for.
 #include "server/http_server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/raw_socket.h"
 
 namespace sluice {
 namespace {
 
-// A plain socket, so that the bytes are ours.
-class Client {
- public:
-  explicit Client(int port) {
-    fd_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(uint16_t(port));
-    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    const timeval timeout{10, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  }
-  ~Client() { close(fd_); }
+using namespace std::chrono_literals;
 
-  void Send(const std::string& bytes) { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // Until the text ends with `ending` or the connection is closed.
+// A client that reads up to what it expects.
+class Client : public RawSocket {
+ public:
+  using RawSocket::RawSocket;
   std::string ReadUntil(const std::string& ending) {
     std::string text;
     char c = 0;
-    while (recv(fd_, &c, 1, 0) == 1) {
+    while (recv(fd(), &c, 1, 0) == 1) {
       text += c;
-      if (!ending.empty() && text.size() >= ending.size() &&
-          text.compare(text.size() - ending.size(), ending.size(), ending) == 0) {
-        break;
-      }
+      if (text.size() >= ending.size() && text.compare(text.size() - ending.size(), ending.size(), ending) == 0) break;
     }
     return text;
   }
-  std::string ReadAll() { return ReadUntil(""); }
-
- private:
-  int fd_;
 };
 
 class HttpServerTest : public ::testing::Test {
  protected:
-  void Start(std::chrono::milliseconds timeout = std::chrono::seconds(10), int max_connections = 256) {
-    auto server =
-        HttpServer::Start({.host = "127.0.0.1", .port = 0, .timeout = timeout, .max_connections = max_connections},
-                          {{"/x", []() -> HttpResponse { return {.content_type = "text/plain", .body = "the body"}; }},
-                           {"/bad", []() -> HttpResponse { return {.status = 503, .body = "{}"}; }}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+  void Start(const HttpOptions& options = {}) {
+    auto listener = Listener::Open("--http-port", "127.0.0.1", 0);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    server_ = HttpServer::Start(
+        *std::move(listener), options,
+        {{"/x", []() -> HttpResponse { return {.content_type = "text/plain", .body = "the body"}; }},
+         {"/bad", []() -> HttpResponse { return {.status = 503, .body = "{}"}; }},
+         {"/large", []() -> HttpResponse { return {.body = std::string(1 << 20, 'x')}; }}});
   }
+  int port() const { return server_->address().port(); }
+  uint64_t Cut(CutReason reason) const { return server_->Stats().cut[size_t(reason)]; }
   std::string Ask(const std::string& request) {
-    Client client(server_->port());
+    Client client(port());
     client.Send(request);
-    return client.ReadAll();
+    return client.ReceiveAll();
   }
 
   std::unique_ptr<HttpServer> server_;
@@ -91,7 +78,7 @@ TEST_F(HttpServerTest, UnknownPathsAndMethodsAreRefused) {
 
 TEST_F(HttpServerTest, AConnectionIsKept) {
   Start();
-  Client client(server_->port());
+  Client client(port());
   for (int i = 0; i < 3; ++i) {
     client.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     EXPECT_NE(client.ReadUntil("the body").find("200"), std::string::npos);
@@ -114,27 +101,92 @@ TEST_F(HttpServerTest, NonsenseIsCutAndNobodyElseIsHurt) {
 }
 
 TEST_F(HttpServerTest, HalfOpenConnectionsBlockNobodyAndAreClosedInTime) {
-  Start(std::chrono::milliseconds(200));
-  Client half(server_->port()), silent(server_->port());
+  Start({.timeout = 200ms});
+  Client half(port()), silent(port());
   half.Send("GET /x HT");
   EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n").rfind("HTTP/1.0 200 ", 0), 0u);
-  EXPECT_EQ(half.ReadAll(), "");
-  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_EQ(half.ReceiveAll(), "");
+  EXPECT_EQ(silent.ReceiveAll(), "");
 }
 
-TEST_F(HttpServerTest, ConnectionsOverTheLimitAreClosed) {
-  Start(std::chrono::seconds(10), 2);
-  Client first(server_->port()), second(server_->port());
-  for (Client* client : {&first, &second}) {
-    client->Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
-    EXPECT_NE(client->ReadUntil("the body"), "");
+TEST_F(HttpServerTest, ABodyThatDoesNotComeIsCutInTime) {
+  Start({.timeout = 200ms});
+  Client client(port());
+  client.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_EQ(client.ReceiveAll(), "");
+  EXPECT_EQ(Cut(CutReason::kRequestTimeout), 1u);
+}
+
+TEST_F(HttpServerTest, BytesOneByOneDoNotPutOffTheDeadline) {
+  Start({.timeout = 300ms});
+  Client client(port());
+  const auto begin = std::chrono::steady_clock::now();
+  client.Send("GET /x HTTP/1.1\r\nX: ");
+  while (!client.ClosedWithin(20ms) && std::chrono::steady_clock::now() - begin < 5s) client.Send("x");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_EQ(Cut(CutReason::kRequestTimeout), 1u);
+}
+
+TEST_F(HttpServerTest, AConnectionBetweenRequestsHasMoreTime) {
+  Start({.timeout = 200ms, .idle_timeout = 1s});
+  Client client(port());
+  client.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(client.ReadUntil("the body"), "");
+  std::this_thread::sleep_for(400ms);
+  client.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(client.ReadUntil("the body"), "");
+  EXPECT_TRUE(client.ClosedWithin(10s));
+}
+
+TEST_F(HttpServerTest, TheOldestIncompleteRequestMakesRoom) {
+  Start({.max_connections = 3});
+  Client served(port());
+  served.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(served.ReadUntil("the body"), "");
+  Client oldest(port()), younger(port());
+  oldest.Send("GET /x HTTP/1.1\r\nX: ");
+  younger.Send("GET /x HTTP/1.1\r\nX: ");
+  served.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");  // waits anew from here on
+  EXPECT_NE(served.ReadUntil("the body"), "");
+  EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n").rfind("HTTP/1.0 200 ", 0), 0u);
+  EXPECT_TRUE(oldest.ClosedWithin(5s));
+  EXPECT_FALSE(younger.ClosedWithin(50ms));
+  EXPECT_EQ(Cut(CutReason::kEvicted), 1u);
+}
+
+TEST_F(HttpServerTest, SlowSocketsStarveNobody) {
+  Start();
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 300; ++i) {
+    slow.push_back(std::make_unique<Client>(port(), "127.0.0." + std::to_string(2 + i / 50)));
+    slow.back()->Send("GET /x HTTP/1.1\r\nX: ");
+    if (i % 25 != 0) continue;
+    EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n").rfind("HTTP/1.0 200 ", 0), 0u) << i;
   }
-  EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n"), "");
+  EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n").rfind("HTTP/1.0 200 ", 0), 0u);
+  EXPECT_LE(server_->Stats().open, 256);
 }
 
-TEST_F(HttpServerTest, ABadAddressIsNamed) {
-  EXPECT_NE(HttpServer::Start({.host = "nowhere"}, {}).status().message().find("--host"), std::string::npos);
-  EXPECT_NE(HttpServer::Start({.host = "192.0.2.1"}, {}).status().message().find("--http-port"), std::string::npos);
+TEST_F(HttpServerTest, OneAddressHasItsShareOnly) {
+  Start({.max_connections_per_peer = 2, .trusted_proxies = {*Network::Parse("127.0.0.3")}});
+  Client first(port(), "127.0.0.2"), second(port(), "127.0.0.2"), third(port(), "127.0.0.2");
+  EXPECT_TRUE(first.ClosedWithin(5s));
+  EXPECT_FALSE(second.ClosedWithin(50ms));
+  EXPECT_FALSE(third.ClosedWithin(50ms));
+  Client trusted[4] = {Client(port(), "127.0.0.3"), Client(port(), "127.0.0.3"), Client(port(), "127.0.0.3"),
+                       Client(port(), "127.0.0.3")};
+  for (Client& client : trusted) EXPECT_FALSE(client.ClosedWithin(20ms));
+}
+
+TEST_F(HttpServerTest, WhoDoesNotTakeAnswersMakesRoomToo) {
+  Start({.max_connections = 2});
+  Client first(port(), "127.0.0.1", 4096), second(port(), "127.0.0.1", 4096);
+  for (Client* client : {&first, &second}) {
+    for (int i = 0; i < 20; ++i) client->Send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+  }
+  // At first all are being answered.
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_EQ(Ask("GET /x HTTP/1.0\r\n\r\n").rfind("HTTP/1.0 200 ", 0), 0u);
 }
 
 }  // namespace

@@ -45,13 +45,17 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_FALSE(options.limits.accept_compression);
   EXPECT_EQ(options.limits.max_stream_buffer_bytes, 4 << 20);
   EXPECT_EQ(options.network.grpc_memory_bytes, 256 << 20);
-  EXPECT_EQ(options.network.host, "0.0.0.0");
+  EXPECT_EQ(options.network.host, "auto");
   EXPECT_EQ(options.network.grpc_port, 50051);
   EXPECT_EQ(options.network.http_port, 8000);
   EXPECT_EQ(options.network.admin_port, 8002);
   EXPECT_EQ(options.network.keepalive_time, 30s);
   EXPECT_EQ(options.network.keepalive_timeout, 10s);
   EXPECT_TRUE(options.network.reflection);
+  EXPECT_EQ(options.network.max_connections, 4096);
+  EXPECT_EQ(options.network.max_connections_per_peer, 256);
+  EXPECT_TRUE(options.network.trusted_proxies.empty());
+  EXPECT_EQ(options.network.receive_timeout, 30s);
   EXPECT_EQ(options.lifecycle.drain_delay, 0s);
   EXPECT_EQ(options.lifecycle.drain_timeout, 30s);
   EXPECT_EQ(options.lifecycle.watchdog_timeout, 120s);
@@ -110,6 +114,11 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--grpc-memory", "1GiB"}, [](auto& o) { return o.network.grpc_memory_bytes == 1 << 30; }},
       {{"--max-stream-buffer", "64KiB"}, [](auto& o) { return o.limits.max_stream_buffer_bytes == 64 << 10; }},
       {{"--host", "::1"}, [](auto& o) { return o.network.host == "::1"; }},
+      {{"--host", "fe80::1%lo"}, [](auto& o) { return o.network.host == "fe80::1%lo"; }},
+      {{"--max-connections", "9"}, [](auto& o) { return o.network.max_connections == 9; }},
+      {{"--max-connections-per-peer", "8"}, [](auto& o) { return o.network.max_connections_per_peer == 8; }},
+      {{"--trusted-proxies", "10.0.0.0/8,::1"}, [](auto& o) { return o.network.trusted_proxies.size() == 2; }},
+      {{"--receive-timeout", "5s"}, [](auto& o) { return o.network.receive_timeout == 5s; }},
       {{"--grpc-port", "0"}, [](auto& o) { return o.network.grpc_port == 0; }},
       {{"--http-port", "81"}, [](auto& o) { return o.network.http_port == 81; }},
       {{"--admin-port", "82"}, [](auto& o) { return o.network.admin_port == 82; }},
@@ -158,6 +167,11 @@ TEST(Options, MistakesAreOneSentenceThatNamesTheFlag) {
       {{"--grpc-port", "8000"}, "--http-port"},
       {{"--admin-port", "8000"}, "--admin-port"},
       {{"--host", ""}, "--host"},
+      {{"--host", "nowhere"}, "--host"},
+      {{"--max-connections", "0"}, "--max-connections"},
+      {{"--max-connections-per-peer", "0"}, "--max-connections-per-peer"},
+      {{"--trusted-proxies", "10.0.0.0/40"}, "--trusted-proxies"},
+      {{"--receive-timeout", "1ms"}, "--receive-timeout"},
       {{"--grpc-keepalive-time", "1ms"}, "--grpc-keepalive-time"},
       {{"--grpc-keepalive-timeout", "soon"}, "--grpc-keepalive-timeout"},
       {{"--drain-delay", "-1s"}, "--drain-delay"},
