@@ -31,6 +31,10 @@ int32_t PeakBlocks(const AttentionMask& mask, int64_t num_tokens, const EngineOp
 // The same over all tables of a sequence.
 int64_t PeakBlocks(int64_t num_tokens, const EngineOptions& options);
 
+// The most blocks that all tables of a sequence hold at a time while it has up to `num_tokens` tokens and gets one in
+// each step: of a window or chunk fewer than while a prompt is computed.
+int64_t DecodeBlocks(int64_t num_tokens, const EngineOptions& options);
+
 // The most tokens, up to options.max_model_len, whose keys and values a sequence can hold if it has the whole pool to
 // itself; 0: not even one.
 int32_t LongestSequence(const EngineOptions& options);

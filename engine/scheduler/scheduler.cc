@@ -8,16 +8,12 @@
 #include "engine/error_reason.h"
 #include "engine/scheduler/kv_blocks.h"
 #include "engine/scheduler/plan_builder.h"
+#include "engine/scheduler/prompt_shares.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-int32_t PrefillTokensBesideDecodes(const EngineOptions& options) {
-  if (options.max_prefill_tokens_beside_decodes > 0) return options.max_prefill_tokens_beside_decodes;
-  return std::max(options.max_num_batched_tokens / 4, 64);
-}
 
 SequenceOutput MakeOutput(const Sequence& s) {
   SequenceOutput output;
@@ -52,7 +48,12 @@ auto FindSequence(List& list, SequenceId id) {
 }  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options)
-    : options_(options), pool_(options.num_blocks), next_deadline_ns_(kNever) {
+    : options_(options),
+      pool_(options.num_blocks),
+      next_deadline_ns_(kNever),
+      output_lengths_(options.max_model_len),
+      forecast_(options_),
+      queue_pace_(options.max_num_seqs) {
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
@@ -113,11 +114,15 @@ void Scheduler::End(Sequence* s, FinishReason reason, const absl::Status& error,
   MakeLast(reason, now_ns, s, &output);
   output.error = error;
   outputs->push_back(std::move(output));
-  TakeOffTheBooks(s);
+  TakeOffTheBooks(s, reason);
 }
 
-void Scheduler::TakeOffTheBooks(Sequence* s) {
+void Scheduler::TakeOffTheBooks(Sequence* s, FinishReason reason) {
   s->ended = true;
+  const auto num_output_tokens = int32_t(s->output().size());
+  if (s->can_stop_early() && num_output_tokens > 0 && reason != FinishReason::kError) {
+    output_lengths_.Record(num_output_tokens, /*stopped=*/reason != FinishReason::kLength);
+  }
   if (s->running()) {
     free_slots_.push_back(std::exchange(s->slot, -1));
   } else {
@@ -133,11 +138,13 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
   Step& step = newest_step();
   step.sequences.clear();
   step.stats = StepStats();
-  int32_t budget = options_.max_num_batched_tokens;
-  ScheduleDecodes(&budget);
-  if (!step.sequences.empty()) budget = std::min(budget, PrefillTokensBesideDecodes(options_));
-  SchedulePrefills(&budget);
-  AdmitWaiting(now_ns, &budget);
+  const int64_t num_preemptions = num_preemptions_;
+  const int32_t num_decodes = ScheduleDecodes(now_ns);
+  // What a preempted sequence has just given back is for those who grow, not for letting it in again.
+  if (num_preemptions_ == num_preemptions) AdmitWaiting(now_ns);
+  int32_t budget = options_.max_num_batched_tokens - num_decodes;
+  if (num_decodes > 0) budget = std::min(budget, PromptRowsBesideDecodes(options_));
+  SchedulePrompts(now_ns, budget);
   if (step.sequences.empty()) {
     SLUICE_CHECK(--num_under_way_ == 1);
     return nullptr;
@@ -170,51 +177,65 @@ bool Scheduler::CanDecodeAhead() const {
   return num_blocks <= pool_.num_available();
 }
 
-void Scheduler::ScheduleDecodes(int32_t* budget) {
+int32_t Scheduler::ScheduleDecodes(int64_t now_ns) {
+  int32_t num_rows = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* const s = running_[i].get();
     if (s->num_remaining_tokens() > 1 || s->draws_its_last()) continue;
     while (!Grow(s)) {
       PreemptNewest();
-      if (i == running_.size()) return;  // it was `s` itself
+      if (i == running_.size()) return num_rows;  // it was `s` itself
     }
-    Schedule(s, 1, budget);
+    s->num_scheduled_tokens = 1;
+    Schedule(s, now_ns);
+    ++num_rows;
   }
+  return num_rows;
 }
 
-void Scheduler::SchedulePrefills(int32_t* budget) {
-  for (const std::unique_ptr<Sequence>& s : running_) {
-    if (*budget == 0) return;
-    if (s->num_remaining_tokens() > 1) Schedule(s.get(), s->num_remaining_tokens(), budget);
-  }
-}
-
-void Scheduler::AdmitWaiting(int64_t now_ns, int32_t* budget) {
-  while (*budget > 0 && num_running() < options_.max_num_seqs && !waiting_.empty()) {
+void Scheduler::AdmitWaiting(int64_t now_ns) {
+  int32_t num_new = 0;
+  bool begun = false;
+  while (num_running() < options_.max_num_seqs && !waiting_.empty()) {
     Sequence* const s = waiting_.front().get();
-    const int64_t num_groups = int64_t(options_.kv_groups.size());
-    const int64_t num_reserved = running_.empty() ? 0 : (num_running() + 1) * num_groups;
-    if (PeakBlocks(s->num_tokens(), options_) + num_reserved > pool_.num_available()) return;
-    for (size_t group = 0; group < s->block_tables.size(); ++group) {
-      const int32_t num_blocks = PeakBlocks(options_.kv_groups[group], s->num_tokens(), options_);
-      SLUICE_CHECK(s->block_tables[group].GrowTo(num_blocks));
-    }
-    s->slot = free_slots_.back();
-    free_slots_.pop_back();
-    if (!s->ever_scheduled) s->timings.first_scheduled_ns = now_ns;
-    s->ever_scheduled = true;
-    newest_admitted_ = std::max(newest_admitted_, s->id);
-    num_waiting_tokens_ -= s->num_tokens();
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    Schedule(s, s->num_remaining_tokens(), budget);
+    if (PeakBlocks(s->num_tokens(), options_) > pool_.num_available()) break;
+    if (!begun) forecast_.Begin(running_, output_lengths_);
+    begun = true;
+    if (!running_.empty() && !forecast_.Fits(*s)) break;
+    forecast_.Add(*s);
+    num_new += s->num_preemptions == 0;
+    Admit(s);
+  }
+  queue_pace_.Observe(now_ns, num_new, !waiting_.empty());
+}
+
+void Scheduler::Admit(Sequence* s) {
+  for (size_t group = 0; group < s->block_tables.size(); ++group) {
+    const int32_t num_blocks = PeakBlocks(options_.kv_groups[group], s->num_tokens(), options_);
+    SLUICE_CHECK(s->block_tables[group].GrowTo(num_blocks));
+  }
+  s->slot = free_slots_.back();
+  free_slots_.pop_back();
+  newest_admitted_ = std::max(newest_admitted_, s->id);
+  num_waiting_tokens_ -= s->num_tokens();
+  running_.push_back(std::move(waiting_.front()));
+  waiting_.pop_front();
+}
+
+void Scheduler::SchedulePrompts(int64_t now_ns, int32_t budget) {
+  prompts_.clear();
+  for (const std::unique_ptr<Sequence>& s : running_) {
+    if (s->num_scheduled_tokens == 0 && !s->draws_its_last()) prompts_.push_back(s.get());
+  }
+  DealPromptRows(absl::MakeSpan(prompts_), budget);
+  for (Sequence* s : prompts_) {
+    if (s->num_scheduled_tokens > 0) Schedule(s, now_ns);
   }
 }
 
-void Scheduler::Schedule(Sequence* s, int32_t num_tokens, int32_t* budget) {
-  s->num_scheduled_tokens = std::min(num_tokens, *budget);
-  SLUICE_CHECK(s->num_scheduled_tokens > 0);
-  *budget -= s->num_scheduled_tokens;
+void Scheduler::Schedule(Sequence* s, int64_t now_ns) {
+  if (!s->ever_scheduled) s->timings.first_scheduled_ns = now_ns;
+  s->ever_scheduled = true;
   Step& step = newest_step();
   step.sequences.push_back(s);
   const bool decode = s->num_remaining_tokens() == 1 && s->num_output_tokens() > 0;
@@ -281,7 +302,7 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
     if (sample != nullptr) CommitSample(s, std::move(*sample), now_ns, &output);
     if (output.finish_reason != FinishReason::kNone) {
       any_ended = true;
-      TakeOffTheBooks(s);
+      TakeOffTheBooks(s, output.finish_reason);
     } else {
       if (output.tokens.empty() && output.prompt_logprobs.empty()) continue;  // nothing to say yet
       output.context = s->request.context;

@@ -3,16 +3,17 @@
 // A step hands out at most max_num_batched_tokens rows:
 //   1. every running sequence that lacks one token gets its row, oldest first; one that needs a block when none is
 //      left preempts the newest running sequence (perhaps itself);
-//   2. running sequences that lack more (a prompt, or what a preempted one had) get chunks of what remains, oldest
-//      first;
-//   3. waiting sequences are admitted in order of arrival while rows remain. The first that does not fit ends the
-//      step: no small request overtakes a big one for ever.
+//   2. if nobody was preempted, waiting sequences are admitted in order of arrival. The first that does not fit ends
+//      the round: no small request overtakes a big one for ever;
+//   3. running sequences that lack more (a prompt, or what a preempted one had) share what remains of the rows, or
+//      beside decodes what max_prefill_tokens_beside_decodes leaves of it: shortest first, a quarter for the oldest
+//      (prompt_shares.h).
 // A sequence has a block table per KV group. After each step blocks that no later query of it can see leave the table:
 // while it lacks blocks for tokens it has (a prompt in chunks), they serve it again, then they go back to the pool.
-// Admission takes the blocks that all tokens of the sequence need at a time (PeakBlocks) and leaves a block of each
-// group for each running sequence, itself included, unless it is alone. So only a growing output can run out of blocks,
-// nobody is admitted just to be preempted again, and what a preempted sequence gave back in this step is never enough
-// to let it in again.
+// Admission takes the blocks that all tokens of the sequence need at a time (PeakBlocks), so only a growing output can
+// run out of blocks; and it admits only if the pool is expected to carry everyone who runs to the end of their outputs,
+// as long as outputs of late have been (kv_forecast.h). That holds for a preempted sequence too: it waits until it can
+// go on. Whoever is alone is admitted.
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
@@ -34,6 +35,9 @@
 #include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler/block_pool.h"
+#include "engine/scheduler/kv_forecast.h"
+#include "engine/scheduler/output_lengths.h"
+#include "engine/scheduler/queue_time.h"
 #include "engine/scheduler/sequence.h"
 #include "engine/scheduler/step_plan.h"
 
@@ -74,7 +78,7 @@ class Scheduler {
   // Forgets the steps under way, whose results will never come. All that may follow is to end every sequence.
   void AbandonSteps();
 
-  // Whether `s`, or what was submitted together with it, has ever been in a step. Admission is in order of ids: if one
+  // Whether `s`, or what was submitted together with it, has ever been admitted. Admission is in order of ids: if one
   // from the first sibling on has been admitted, so has a sibling, perhaps one that has ended since.
   bool any_sibling_ran(const Sequence& s) const { return newest_admitted_ >= s.first_sibling; }
 
@@ -84,6 +88,7 @@ class Scheduler {
   int32_t num_waiting() const { return int32_t(waiting_.size()); }
   int64_t num_waiting_tokens() const { return num_waiting_tokens_; }
   const BlockPool& pool() const { return pool_; }
+  double admissions_per_second() const { return queue_pace_.per_second(); }  // QueuePace; 0: not known yet
 
   // Since the start.
   int64_t num_preemptions() const { return num_preemptions_; }
@@ -106,11 +111,13 @@ class Scheduler {
 
   // Whether each sequence that waits for a token of a step under way, or lacks one, can have its row now.
   bool CanDecodeAhead() const;
-  // Each takes the rows it hands out from `budget`.
-  void ScheduleDecodes(int32_t* budget);
-  void SchedulePrefills(int32_t* budget);
-  void AdmitWaiting(int64_t now_ns, int32_t* budget);
-  void Schedule(Sequence* s, int32_t num_tokens, int32_t* budget);
+  // Returns the rows it has handed out.
+  int32_t ScheduleDecodes(int64_t now_ns);
+  void AdmitWaiting(int64_t now_ns);
+  void Admit(Sequence* s);
+  void SchedulePrompts(int64_t now_ns, int32_t budget);
+  // Puts the rows of `s` (num_scheduled_tokens) into the step.
+  void Schedule(Sequence* s, int64_t now_ns);
 
   // True if the tables of `s` have room for all its tokens now; false: the pool has too few blocks.
   [[nodiscard]] bool Grow(Sequence* s);
@@ -123,7 +130,7 @@ class Scheduler {
   void CheckTables(const Sequence& s) const;
   // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
   void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
-  void TakeOffTheBooks(Sequence* s);
+  void TakeOffTheBooks(Sequence* s, FinishReason reason);
   // Takes the ended ones out of `list`; those that steps under way point to live on in ended_.
   template <typename List>
   void RemoveEnded(List* list);
@@ -138,6 +145,10 @@ class Scheduler {
   SequenceId newest_admitted_ = 0;  // since the start
   std::vector<int32_t> free_slots_;
   int64_t next_deadline_ns_;  // no deadline comes before
+  OutputLengths output_lengths_;
+  KvForecast forecast_;
+  QueuePace queue_pace_;
+  std::vector<Sequence*> prompts_;  // of the step being planned
 
   std::array<Step, 2> steps_;  // a ring: its memory serves again
   size_t first_step_ = 0;      // the oldest under way

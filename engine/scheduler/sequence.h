@@ -28,6 +28,9 @@ struct Sequence {
   // True if the tokens drawn and being drawn are as many as may be: whatever they are, no more will follow.
   bool draws_its_last() const { return num_output_tokens() >= request.sampling.max_tokens; }
 
+  // False: nothing the engine knows of ends it before max_tokens.
+  bool can_stop_early() const { return !request.sampling.ignore_eos || !request.sampling.stop_token_ids.empty(); }
+
   // What the newest known output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
   // nothing stops it. The context cannot be used up before max_tokens is: ValidateRequest sees to it.
   // REQUIRES: there is one

@@ -89,6 +89,10 @@ absl::Status ValidateEngineOptions(const EngineOptions& o) {
   SLUICE_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", o.max_num_batched_tokens));
   SLUICE_RETURN_IF_ERROR(at_least_one("max_queued_requests", o.max_queued_requests));
   SLUICE_RETURN_IF_ERROR(at_least_one("max_queued_tokens", o.max_queued_tokens));
+  if (o.max_queue_seconds < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_queue_seconds: is ", o.max_queue_seconds, ", expected 0 (no limit) or more"));
+  }
   if (o.max_prefill_tokens_beside_decodes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_prefill_tokens_beside_decodes: is ",
                                                    o.max_prefill_tokens_beside_decodes, ", expected 0 (auto) or more"));

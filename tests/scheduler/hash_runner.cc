@@ -227,6 +227,19 @@ uint64_t HashRunner::HashVisible(const StepPlan& plan, int32_t sequence_index, i
   return h;
 }
 
+Request ShortOutput(const EngineOptions& options) {
+  Request request;
+  request.prompt_tokens = {1};
+  request.sampling.max_tokens = 9;
+  request.sampling.ignore_eos = true;
+  for (;; ++request.sampling.seed) {
+    const std::vector<int32_t> tokens = ExpectedOutput(request, options).tokens;
+    if (tokens[0] == tokens[1]) continue;
+    request.sampling.stop_token_ids = {tokens[1]};
+    return request;
+  }
+}
+
 Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
   const SamplingParams& params = request.sampling;
   std::vector<int32_t> tokens = request.prompt_tokens;

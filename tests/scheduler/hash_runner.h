@@ -69,4 +69,8 @@ struct Expected {
 };
 Expected ExpectedOutput(const Request& request, const EngineOptions& options);
 
+// A request whose output stops of its own accord with its second token. After some of these the scheduler expects the
+// same of all to come that may stop, and admits more than the pool can carry if they go on: so sequences are preempted.
+Request ShortOutput(const EngineOptions& options);
+
 }  // namespace sluice::testing

@@ -192,31 +192,35 @@ TEST(KvGroupsSchedulerTest, AWindowedSequenceMayBeLongerThanThePool) {
   EXPECT_EQ(ValidateRequest(request, options).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(KvGroupsSchedulerTest, AdmissionLeavesABlockOfEachGroupForEverySequenceThatRuns) {
+TEST(KvGroupsSchedulerTest, AdmissionCountsWhatOutputsWillHoldInEveryGroup) {
   EngineOptions options = Options({kFull, Window(6)});
-  options.num_blocks = 2 + 2 + 2 * 2;  // two sequences of a block in each group, and the reserve of both
+  // Each of 2 + 20 tokens, the last of which is never cached: 6 blocks of the full group, 3 of the window.
+  options.num_blocks = 2 * (6 + 3);
   SchedulerHarness h(options);
-  h.Add(MakeRequest({1, 2}, 3));
-  h.Add(MakeRequest({3, 4}, 3));
+  h.Add(MakeRequest({1, 2}, 20));
+  h.Add(MakeRequest({3, 4}, 20));
   h.Step();
   EXPECT_EQ(h.scheduler.num_running(), 2);
   options.num_blocks -= 1;
   SchedulerHarness tight(options);
-  tight.Add(MakeRequest({1, 2}, 3));
-  tight.Add(MakeRequest({3, 4}, 3));
+  tight.Add(MakeRequest({1, 2}, 20));
+  tight.Add(MakeRequest({3, 4}, 20));
   tight.Step();
   EXPECT_EQ(tight.scheduler.num_running(), 1);
   tight.RunToEnd();
+  EXPECT_EQ(tight.scheduler.num_preemptions(), 0);
 }
 
 TEST(KvGroupsSchedulerTest, APreemptedSequenceGivesEverythingBackAndGetsTheSameTokens) {
   EngineOptions options = Options({Window(10), kFull, Chunk(8)});
   options.num_blocks = int32_t(PeakBlocks(60, options));
   SchedulerHarness h(options);
+  h.ExpectShortOutputs();
   std::vector<Request> requests;
   std::vector<SequenceId> ids;
   for (int i = 0; i < 4; ++i) {
     requests.push_back(MakeRequest(MakePrompt(3 + i, i, 1000), 50));
+    requests.back().sampling.ignore_eos = false;
     ids.push_back(h.Add(requests.back()));
   }
   h.RunToEnd();

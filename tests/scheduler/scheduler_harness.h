@@ -89,6 +89,12 @@ class SchedulerHarness {
     return stats;
   }
 
+  // See ShortOutput. REQUIRES: nothing runs
+  void ExpectShortOutputs() {
+    for (int i = 0; i < 40; ++i) Add(ShortOutput(options));
+    RunToEnd();
+  }
+
   bool has_work() const { return scheduler.has_sequences() || scheduler.num_steps_under_way() > 0; }
   void RunToEnd(int max_steps = 100000) {
     while (has_work() && max_steps-- > 0) Step();

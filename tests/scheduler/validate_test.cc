@@ -129,6 +129,7 @@ TEST(ValidateEngineOptionsTest, NamesTheOption) {
       {"max_prefill_tokens_beside_decodes", [](EngineOptions& o) { o.max_prefill_tokens_beside_decodes = -1; }},
       {"max_queued_requests", [](EngineOptions& o) { o.max_queued_requests = 0; }},
       {"max_queued_tokens", [](EngineOptions& o) { o.max_queued_tokens = 0; }},
+      {"max_queue_seconds", [](EngineOptions& o) { o.max_queue_seconds = -1; }},
       {"eos_token_ids", [](EngineOptions& o) { o.eos_token_ids = {1000}; }},
   };
   EXPECT_EQ(ValidateEngineOptions(SmallOptions()), absl::OkStatus());
