@@ -1,17 +1,22 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status_macros.h"
 #include "engine/error_reason.h"
+#include "engine/retry_after.h"
+#include "engine/scheduler/queue_time.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/scheduler/validate.h"
 
@@ -45,6 +50,14 @@ struct Inbox {
     drain_below = 0;
   }
 };
+
+// A refusal that ends once `excess` sequences more have left the queue.
+absl::Status QueueError(absl::string_view reason, absl::string_view message, int64_t excess, double pace) {
+  const absl::Status status = WithReason(absl::ResourceExhaustedError(message), reason);
+  if (pace == 0) return status;
+  // Neither so soon that the same callers are back with every step, nor later than anybody would plan for.
+  return WithRetryAfter(status, std::clamp(TimeToAdmit(excess, pace), absl::Milliseconds(100), absl::Hours(1)));
+}
 
 absl::Status DrainingError() {
   return WithReason(absl::UnavailableError("the server is draining and takes no new requests"), kReasonDraining);
@@ -151,19 +164,31 @@ absl::Status Engine::Impl::CheckOpen() const {
 
 absl::Status Engine::Impl::CheckQueue(int64_t num_requests, int64_t num_tokens) const {
   // What would never be taken otherwise is taken by an empty queue.
-  if (stats_.num_waiting > 0 && stats_.num_waiting + num_requests > options_.max_queued_requests) {
-    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                          stats_.num_waiting, " requests are waiting; with ", num_requests,
-                          " more they would be over max_queued_requests (", options_.max_queued_requests, ")")),
-                      kReasonQueueFull);
+  const int64_t num_waiting = stats_.num_waiting;
+  if (num_waiting == 0) return absl::OkStatus();
+  const double pace = stats_.admissions_per_second;
+  if (const int64_t excess = num_waiting + num_requests - options_.max_queued_requests; excess > 0) {
+    return QueueError(kReasonQueueFull,
+                      absl::StrCat(num_waiting, " requests are waiting; with ", num_requests,
+                                   " more they would be over max_queued_requests (", options_.max_queued_requests, ")"),
+                      excess, pace);
   }
-  if (stats_.num_waiting > 0 && stats_.num_waiting_tokens + num_tokens > options_.max_queued_tokens) {
-    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                          stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,
-                          " more they would be over max_queued_tokens (", options_.max_queued_tokens, ")")),
-                      kReasonQueueFull);
+  if (const int64_t excess = stats_.num_waiting_tokens + num_tokens - options_.max_queued_tokens; excess > 0) {
+    return QueueError(kReasonQueueFull,
+                      absl::StrCat(stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,
+                                   " more they would be over max_queued_tokens (", options_.max_queued_tokens, ")"),
+                      excess * num_waiting / std::max<int64_t>(stats_.num_waiting_tokens, 1) + 1, pace);
   }
-  return absl::OkStatus();
+  if (pace == 0 || options_.max_queue_seconds == 0) return absl::OkStatus();
+  const absl::Duration limit = absl::Seconds(options_.max_queue_seconds);
+  const absl::Duration wait = TimeToAdmit(num_waiting + 1, pace);
+  if (wait <= limit) return absl::OkStatus();
+  return QueueError(kReasonQueueWaitTooLong,
+                    absl::StrCat(num_waiting, " requests are waiting, and the queue moves by ",
+                                 absl::SixDigits(pace), " in a second; another one would wait for about ",
+                                 absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1))),
+                                 ", longer than max_queue_seconds (", options_.max_queue_seconds, ")"),
+                    int64_t(std::ceil(absl::ToDoubleSeconds(wait - limit) * pace)), pace);
 }
 
 void Engine::Impl::Cancel(SequenceId id, FinishReason reason) {
@@ -295,6 +320,7 @@ void Engine::Impl::PublishStats(std::optional<int64_t> progress_ns) {
   stats_.num_running = scheduler_.num_running();
   stats_.num_waiting = scheduler_.num_waiting() + int32_t(inbox_.arrivals.size());
   stats_.num_waiting_tokens = scheduler_.num_waiting_tokens() + inbox_.num_tokens;
+  stats_.admissions_per_second = scheduler_.admissions_per_second();
   stats_.kv_blocks_live = pool.num_live();
   stats_.kv_blocks_cached = pool.num_cached();
   stats_.kv_blocks_free = pool.num_free();

@@ -23,6 +23,7 @@ struct EngineStats {
   int32_t num_running = 0;
   int32_t num_waiting = 0;
   int64_t num_waiting_tokens = 0;
+  double admissions_per_second = 0;  // at which the queue moves (scheduler/queue_time.h); 0: not known yet
   int32_t kv_blocks_live = 0;    // held by sequences
   int32_t kv_blocks_cached = 0;  // reclaimable prefixes
   int32_t kv_blocks_free = 0;
@@ -48,8 +49,10 @@ class Engine {
 
   // All or nothing, thread-safe, never blocks on a step. Returns one id per request, in order.
   // INVALID_ARGUMENT: a request can never run (empty prompt, ids outside the vocabulary, prompt + max_tokens over
-  // max_model_len, more blocks than the pool has); RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE: draining or
-  // stopped; the fault, once the engine has given up. Each carries a reason (engine/error_reason.h).
+  // max_model_len, more blocks than the pool has); RESOURCE_EXHAUSTED: the queue is full, or so slow that the first
+  // of them would wait longer than max_queue_seconds, with the time after which another try should succeed
+  // (engine/retry_after.h) if the pace of the queue is known; UNAVAILABLE: draining or stopped; the fault, once the
+  // engine has given up. Each carries a reason (engine/error_reason.h).
   absl::StatusOr<std::vector<SequenceId>> Submit(std::vector<Request> requests);
 
   // Thread-safe; unknown or finished ids are ignored. The sequence's last output carries `reason` (not kNone).

@@ -25,6 +25,9 @@ struct EngineOptions {
   // Waiting sequences, and their tokens: Submit refuses beyond, unless nothing is waiting.
   int32_t max_queued_requests = 1024;
   int64_t max_queued_tokens = 1 << 20;
+  // Submit refuses what would wait longer to be admitted, as far as the pace of the queue is known and unless nothing is
+  // waiting; 0: never.
+  int32_t max_queue_seconds = 60;
 };
 
 }  // namespace sluice

@@ -17,6 +17,7 @@ inline constexpr absl::string_view kReasonInvalidToken = "INVALID_TOKEN";       
 inline constexpr absl::string_view kReasonContextLengthExceeded = "CONTEXT_LENGTH_EXCEEDED";  // INVALID_ARGUMENT
 inline constexpr absl::string_view kReasonKvCapacityExceeded = "KV_CAPACITY_EXCEEDED";        // INVALID_ARGUMENT
 inline constexpr absl::string_view kReasonQueueFull = "QUEUE_FULL";                           // RESOURCE_EXHAUSTED
+inline constexpr absl::string_view kReasonQueueWaitTooLong = "QUEUE_WAIT_TOO_LONG";           // RESOURCE_EXHAUSTED
 inline constexpr absl::string_view kReasonDraining = "DRAINING";                              // UNAVAILABLE
 inline constexpr absl::string_view kReasonStopped = "STOPPED";                                // UNAVAILABLE
 inline constexpr absl::string_view kReasonNonfiniteLogits = "NONFINITE_LOGITS";               // INTERNAL

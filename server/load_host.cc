@@ -91,6 +91,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.engine.max_num_batched_tokens = runner->options().max_num_batched_tokens;
   host.engine.max_queued_requests = options.limits.max_queued_requests;
   host.engine.max_queued_tokens = options.limits.max_queued_tokens;
+  host.engine.max_queue_seconds = options.limits.max_queue_seconds;
   host.runner = std::move(runner);
   host.tokenizer = std::move(loaded.tokenizer);
   host.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

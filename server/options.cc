@@ -29,7 +29,7 @@ struct RawFlags {
   std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "auto",
               gemm_library_from = "never";
   std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
-              max_queued_tokens = "1048576", max_logprobs = "20";
+              max_queued_tokens = "1048576", max_queue_seconds = "60", max_logprobs = "20";
   std::string max_request_bytes = "4MiB", max_stream_buffer = "4MiB", grpc_memory = "256MiB";
   std::string keepalive_time = "30s", keepalive_timeout = "10s";
   std::string max_connections = "4096", max_connections_per_peer = "256", receive_timeout = "30s";
@@ -90,6 +90,10 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--max-queued-requests", &raw->max_queued_requests, "Sequences that may wait; more are refused.", limits, "N");
   add("--max-queued-tokens", &raw->max_queued_tokens,
       "Tokens that may wait, in prompts and in output that is to be computed anew; more are refused.", limits, "N");
+  add("--max-queue-seconds", &raw->max_queue_seconds,
+      "Requests that would wait longer, by the pace at which the queue has been moving, are refused at once and told "
+      "when to come back; 0: never.",
+      limits, "N");
   add("--max-logprobs", &raw->max_logprobs, "Log-probabilities that a request may ask for; -1: the whole vocabulary.",
       limits, "N");
   add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request; a larger one is refused.", limits,
@@ -266,6 +270,8 @@ absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {
       IntFlag("--max-queued-requests", raw.max_queued_requests, 1, kMany, &limits->max_queued_requests));
   SLUICE_RETURN_IF_ERROR(
       IntFlag("--max-queued-tokens", raw.max_queued_tokens, 1, int64_t{1} << 40, &limits->max_queued_tokens));
+  SLUICE_RETURN_IF_ERROR(
+      IntFlag("--max-queue-seconds", raw.max_queue_seconds, 0, 7 * 24 * 3600, &limits->max_queue_seconds));
   SLUICE_RETURN_IF_ERROR(IntFlag("--max-logprobs", raw.max_logprobs, -1, kMany, &limits->max_logprobs));
   SLUICE_RETURN_IF_ERROR(
       BytesFlag("--max-request-bytes", raw.max_request_bytes, 1 << 10, int64_t{1} << 30, &limits->max_request_bytes));

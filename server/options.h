@@ -34,6 +34,7 @@ struct LimitOptions {
   int32_t max_num_batched_tokens = 512;
   int32_t max_queued_requests = 1024;
   int64_t max_queued_tokens = 1 << 20;
+  int32_t max_queue_seconds = 60;             // 0: however long
   int32_t max_logprobs = 20;                  // -1: the whole vocabulary
   int64_t max_request_bytes = 4 << 20;        // of one gRPC message, inflated
   bool accept_compression = false;            // of requests

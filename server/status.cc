@@ -8,6 +8,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/retry_after.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -17,7 +19,6 @@ namespace {
 constexpr absl::string_view kDomain = "sluice";
 constexpr absl::string_view kErrorInfoUrl = "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr absl::string_view kBadRequestUrl = "type.googleapis.com/google.rpc.BadRequest";
-constexpr int kRetryDelayMs = 1000;
 // Status and details travel in HTTP/2 headers, of which peers accept 8 KiB by default.
 constexpr size_t kMaxMessageBytes = 1024;
 
@@ -40,6 +41,9 @@ bool QueueIsFull(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted && reason != kReasonAnswerTooLarge &&
          reason != kReasonRequestTooLarge;
 }
+
+// When another try should succeed: by the pace of what refused, or a moment where nobody knows.
+absl::Duration RetryDelay(const absl::Status& status) { return RetryAfterOf(status).value_or(absl::Seconds(1)); }
 
 google::rpc::ErrorInfo InfoOf(const absl::Status& status) {
   google::rpc::ErrorInfo info;
@@ -101,7 +105,7 @@ std::string Quoted(absl::string_view text) {
 
 void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
   if (!QueueIsFull(status)) return;
-  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(kRetryDelayMs));
+  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(absl::ToInt64Milliseconds(RetryDelay(status))));
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -121,8 +125,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   if (QueueIsFull(status) || status.code() == absl::StatusCode::kUnavailable) {
     google::rpc::RetryInfo retry;
-    retry.mutable_retry_delay()->set_seconds(kRetryDelayMs / 1000);
-    retry.mutable_retry_delay()->set_nanos(kRetryDelayMs % 1000 * 1000000);
+    const int64_t delay_ms = absl::ToInt64Milliseconds(RetryDelay(status));
+    retry.mutable_retry_delay()->set_seconds(delay_ms / 1000);
+    retry.mutable_retry_delay()->set_nanos(int32_t(delay_ms % 1000 * 1000000));
     rich.add_details()->PackFrom(retry);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message, rich.SerializeAsString());

@@ -56,7 +56,8 @@ absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);
 // A user's string for an error message: quoted, cut after 64 bytes, with nothing unprintable in it.
 std::string Quoted(absl::string_view text);
 
-// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps.
+// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps, with
+// the delay that the status carries (engine/retry_after.h), else a second.
 // Long texts are cut between two characters.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 

@@ -40,6 +40,7 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.limits.max_num_batched_tokens, 512);
   EXPECT_EQ(options.limits.max_queued_requests, 1024);
   EXPECT_EQ(options.limits.max_queued_tokens, 1 << 20);
+  EXPECT_EQ(options.limits.max_queue_seconds, 60);
   EXPECT_EQ(options.limits.max_logprobs, 20);
   EXPECT_EQ(options.limits.max_request_bytes, 4 << 20);
   EXPECT_FALSE(options.limits.accept_compression);
@@ -108,6 +109,7 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--max-num-batched-tokens", "64"}, [](auto& o) { return o.limits.max_num_batched_tokens == 64; }},
       {{"--max-queued-requests", "5"}, [](auto& o) { return o.limits.max_queued_requests == 5; }},
       {{"--max-queued-tokens", "5000"}, [](auto& o) { return o.limits.max_queued_tokens == 5000; }},
+      {{"--max-queue-seconds", "0"}, [](auto& o) { return o.limits.max_queue_seconds == 0; }},
       {{"--max-logprobs", "-1"}, [](auto& o) { return o.limits.max_logprobs == -1; }},
       {{"--max-request-bytes", "1MiB"}, [](auto& o) { return o.limits.max_request_bytes == 1 << 20; }},
       {{"--accept-compression"}, [](auto& o) { return o.limits.accept_compression; }},
