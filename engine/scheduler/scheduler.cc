@@ -119,6 +119,7 @@ void Scheduler::End(Sequence* s, FinishReason reason, const absl::Status& error,
 
 void Scheduler::TakeOffTheBooks(Sequence* s, FinishReason reason) {
   s->ended = true;
+  refusal_stands_ = 0;
   const auto num_output_tokens = int32_t(s->output().size());
   if (s->can_stop_early() && num_output_tokens > 0 && reason != FinishReason::kError) {
     output_lengths_.Record(num_output_tokens, /*stopped=*/reason != FinishReason::kLength);
@@ -196,12 +197,17 @@ int32_t Scheduler::ScheduleDecodes(int64_t now_ns) {
 void Scheduler::AdmitWaiting(int64_t now_ns) {
   int32_t num_new = 0;
   bool begun = false;
-  while (num_running() < options_.max_num_seqs && !waiting_.empty()) {
+  if (refusal_stands_ > 0) --refusal_stands_;
+  while (refusal_stands_ == 0 && num_running() < options_.max_num_seqs && !waiting_.empty()) {
     Sequence* const s = waiting_.front().get();
     if (PeakBlocks(s->num_tokens(), options_) > pool_.num_available()) break;
     if (!begun) forecast_.Begin(running_, output_lengths_);
     begun = true;
-    if (!running_.empty() && !forecast_.Fits(*s)) break;
+    if (!running_.empty() && !forecast_.Fits(*s)) {
+      // What the others hold, and so the forecast, changes by blocks.
+      refusal_stands_ = std::max(1, options_.block_size / 2);
+      break;
+    }
     forecast_.Add(*s);
     num_new += s->num_preemptions == 0;
     Admit(s);

@@ -147,6 +147,7 @@ class Scheduler {
   int64_t next_deadline_ns_;  // no deadline comes before
   OutputLengths output_lengths_;
   KvForecast forecast_;
+  int32_t refusal_stands_ = 0;  // admission rounds for which the first that waits need not be looked at again
   QueuePace queue_pace_;
   std::vector<Sequence*> prompts_;  // of the step being planned
 
