@@ -33,7 +33,7 @@ struct ModelHost {
   std::string device;           // "cpu"
   int32_t num_threads = 0;      // that compute
   uint64_t num_parameters = 0;  // weights
-  int32_t context_length = 0;   // tokens the model was trained for
+  int32_t context_length = 0;   // of the model, as trained or as far as YaRN stretches it
   uint64_t kv_bytes = 0;        // of the whole pool
   uint64_t weight_bytes = 0;    // of the matrices as they lie in memory
   double load_seconds = 0;      // what reading the model took

@@ -18,7 +18,9 @@ constexpr absl::string_view kOfTheFile[] = {
     "_name_or_path",
     "attn_implementation",
     "for_llm_compressor",
+    "max_sequence_length",
     "model_max_length",
+    "output_past",
     "tokenizer_class",
     "use_flash_attention",
     "use_flash_attn",
@@ -48,10 +50,12 @@ constexpr absl::string_view kOfTraining[] = {
     "is_decoder",
     "is_encoder_decoder",
     "is_llama_config",
+    "n_special",
     "num_nextn_predict_layers",
     "output_attentions",
     "output_hidden_states",
     "output_router_logits",
+    "predict_special_tokens",
     "pretraining_tp",
     "problem_type",
     "return_dict",
@@ -108,11 +112,12 @@ constexpr absl::string_view kOfGeneration[] = {
     "remove_invalid_values",
 };
 
-// Pictures and sounds; the text model beside them computes the same without.
+// Pictures and sounds, and positions in them; the text model beside them computes the same without.
 constexpr absl::string_view kOfOtherModalities[] = {
-    "audio_config",         "boi_token_index", "eoi_token_index",     "image_token_id",        "audio_token_id",
-    "boi_token_id",         "eoi_token_id",    "image_seq_length",    "image_token_index",     "mm_tokens_per_image",
-    "projector_hidden_act", "vision_config",   "vision_end_token_id", "vision_start_token_id", "video_token_id",
+    "audio_config",        "boi_token_index",       "eoi_token_index",      "image_token_id",
+    "audio_token_id",      "boi_token_id",          "eoi_token_id",         "image_seq_length",
+    "image_token_index",   "mm_tokens_per_image",   "projector_hidden_act", "vision_config",
+    "vision_end_token_id", "vision_start_token_id", "video_token_id",       "use_mrope",
 };
 
 template <size_t N>
