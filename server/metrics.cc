@@ -206,28 +206,33 @@ class Metrics::Impl {
         prefill_time(Add("prefill_time_seconds", "From the first step to the first token.", DurationBuckets())),
         decode_time(Add("decode_time_seconds", "From the first token to the last.", DurationBuckets())),
         inference_time(Add("inference_time_seconds", "From the first step to the last token.", DurationBuckets())),
-        request_prompt_tokens(Add("request_prompt_tokens", "Prompt tokens of a call.", TokenCountBuckets())),
-        request_generation_tokens(Add("request_generation_tokens", "Generated tokens of a call.", TokenCountBuckets())),
+        request_prompt_tokens(Add("request_prompt_tokens", "Prompt tokens of a call, once however many choices it has.",
+                                  TokenCountBuckets())),
+        request_generation_tokens(
+            Add("request_generation_tokens", "Generated tokens of a call, of all its choices.", TokenCountBuckets())),
         request_max_tokens(
             Add("request_max_tokens", "Largest number of tokens that a call allows per choice.", TokenCountBuckets())),
-        batch_tokens(Add("batch_tokens", "Tokens computed by one step.", TokenCountBuckets())),
+        batch_tokens(Add("batch_tokens",
+                         "Tokens computed by one step, those computed anew after a preemption included.",
+                         TokenCountBuckets())),
         backpressure(Add("stream_backpressure_seconds", "Time of a write to a client while more output waited for it.",
                          DurationBuckets())) {
     auto& requests_family = prometheus::BuildCounter()
                                 .Name("sluice_requests_total")
-                                .Help("Generation calls by how they ended.")
+                                .Help("Generation calls by how they ended, refused ones too; a call counts once "
+                                      "however many choices it has.")
                                 .Register(registry_);
     for (size_t i = 0; i < kOutcomes.size(); ++i) {
       requests[i] = &requests_family.Add({{"model", options.model}, {"outcome", kOutcomes[i]}, {"api", "grpc"}});
     }
     auto& grpc_family = prometheus::BuildCounter()
                             .Name("sluice_grpc_server_handled_total")
-                            .Help("gRPC calls that ended, by status code.")
+                            .Help("gRPC calls of all services that ended, by status code.")
                             .Register(registry_);
     for (size_t i = 0; i < kGrpcCodes.size(); ++i) grpc_codes[i] = &grpc_family.Add({{"grpc_code", kGrpcCodes[i]}});
     cached_tokens = &prometheus::BuildCounter()
                          .Name("sluice_prompt_tokens_cached_total")
-                         .Help("Prompt tokens found in the prefix cache.")
+                         .Help("Prompt tokens found in the prefix cache, of each call once.")
                          .Register(registry_)
                          .Add(model_);
   }
@@ -286,14 +291,18 @@ class Metrics::Impl {
       families.back().metric[i].gauge.value = states[i].second;
     }
     gauge("kv_blocks_capacity", "KV blocks of the pool.", engine.kv_blocks_total);
-    counter("prompt_tokens_total", "Prompt tokens computed or found in the cache.", double(engine.num_prompt_tokens));
+    counter("prompt_tokens_total",
+            "Prompt tokens computed or found in the cache, of every choice of a call, counted when its prompt is done; "
+            "what a preempted sequence computes anew does not count again.",
+            double(engine.num_prompt_tokens));
     counter("generation_tokens_total",
-            "Tokens drawn; those drawn behind a stop string, before the engine hears of it, are in no call's usage.",
+            "Tokens drawn for all choices, end and stop tokens included; those drawn behind a stop string, "
+            "before the engine hears of it, are in no call's usage.",
             double(engine.num_generation_tokens));
-    counter("preemptions_total", "Sequences pushed back to the queue for lack of KV blocks.",
+    counter("preemptions_total", "Times that a sequence was pushed back to the queue for lack of KV blocks.",
             double(engine.num_preemptions));
-    counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", 0);
-    counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", 0);
+    counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache; there is none, so 0.", 0);
+    counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache; there is none, so 0.", 0);
     gauge("engine_healthy", "1 while the engine makes progress, 0 once it has failed or stalls.", now.healthy);
     gauge("draining", "1 once new calls are refused.", now.draining);
     add("log_lines_dropped_total", "Log lines left out: stderr was not read fast enough, or a library wrote too many.",

@@ -29,7 +29,7 @@ class KvForecast {
  public:
   explicit KvForecast(const EngineOptions& options);  // `options` outlives the forecast
 
-  // Starts anew with these. They and `lengths` stay as they are until the next Begin.
+  // Starts anew with these. They and `lengths` stay as they are while the others are called.
   void Begin(absl::Span<const std::unique_ptr<Sequence>> running, const OutputLengths& lengths);
 
   // Whether the pool is enough for those who are in and for `s`, whose prompt would be the last to be computed.

@@ -1,5 +1,5 @@
-// Who is let in: the pool carries those who run to the end of their outputs, as long as these are expected to be, and no
-// fewer than that. In simulated time.
+// Who is let in: the pool carries those who run to the end of their outputs, as long as these are expected to be, and
+// no fewer than that. In simulated time.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -76,7 +76,9 @@ TEST(AdmissionSimulationTest, LengthsThatNobodyKnowsCostFewRows) {
   for (const int32_t num_blocks : {64, 128, 256}) {
     std::mt19937 rng(1);
     std::vector<SimulatedCall> calls;
-    for (int i = 0; i < 256; ++i) calls.push_back({.prompt = 50, .output = 1 + int32_t(rng() % 300), .max_tokens = 300});
+    for (int i = 0; i < 256; ++i) {
+      calls.push_back({.prompt = 50, .output = 1 + int32_t(rng() % 300), .max_tokens = 300});
+    }
     const double best = BestFixedSeconds(Options(num_blocks), calls);
     const SimulationResult result = Simulate(Options(num_blocks), absl::MakeSpan(calls));
     EXPECT_LE(ExtraRows(result, calls), 0.05) << num_blocks;

@@ -148,7 +148,8 @@ TEST(PromptSharesSimulationTest, ALongPromptBesideSmallCallsEndsInTime) {
 
 TEST(PromptSharesSimulationTest, NobodyStarvesUnderMoreThanTheEngineCanDo) {
   std::vector<SimulatedCall> calls = {{.arrival = 0, .prompt = 8000, .output = 1}};
-  for (int i = 0; i < 600; ++i) calls.push_back({.arrival = 0.05 * i, .prompt = 128, .output = 1});  // 2.6 times as much
+  // 2.6 times as much.
+  for (int i = 0; i < 600; ++i) calls.push_back({.arrival = 0.05 * i, .prompt = 128, .output = 1});
   EngineOptions options = ServerOptions();
   Simulate(options, absl::MakeSpan(calls));
   EXPECT_LT(calls[0].finish, 4 * 8.2) << "a quarter of the rows, whatever comes";

@@ -97,6 +97,23 @@ TEST(Metrics, EveryFamilyExistsFromTheStart) {
   EXPECT_EQ(text.find("vllm:"), std::string::npos);
 }
 
+TEST(Metrics, TheReadmeSaysWhatEachCounterOfCallsAndTokensCounts) {
+  std::ostringstream readme;
+  readme << std::ifstream(SLUICE_README).rdbuf();
+  int num_counters = 0;
+  for (const std::string& family : Families(Metrics(Options()).Serialize())) {
+    const std::string name = family.substr(0, family.find(' '));
+    if (family != name + " counter") continue;
+    for (const char* about : {"request", "grpc", "tokens", "preemption", "prefix"}) {
+      if (name.find(about) == std::string::npos) continue;
+      ++num_counters;
+      EXPECT_NE(readme.str().find("`" + name + "`"), std::string::npos) << name;
+      break;
+    }
+  }
+  EXPECT_GE(num_counters, 8);
+}
+
 TEST(Metrics, PromtoolFindsNothingToComplainAbout) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not installed";
   const std::string path = std::string(SLUICE_TEST_TEMP) + "/scrape.txt";

@@ -1,0 +1,102 @@
+// What each counter counts, and what it does not: choices, recomputation, tokens that no usage has.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/server/server_fixture.h"
+
+namespace sluice {
+namespace {
+
+class CountersTest : public ServerTest {
+ protected:
+  // Ends of calls are counted by the thread that delivers them.
+  void WaitForCalls(int count) {
+    WaitUntilIdle();
+    WaitFor("the calls to be counted", [&] { return Metric("sluice_e2e_latency_seconds_count") == count; });
+  }
+};
+
+TEST_F(CountersTest, APromptCountsForEveryChoiceInTheTotalAndOnceInTheUsage) {
+  Start();
+  v1::CompleteRequest request = Prompt("prompt");  // the begin token and six bytes
+  request.mutable_options()->set_n(3);
+  const v1::CompleteResponse response = CompleteOk(request);
+  WaitForCalls(1);
+  EXPECT_EQ(response.usage().prompt_tokens(), 7u);
+  EXPECT_EQ(Metric("sluice_prompt_tokens_total"), 3 * 7);
+  EXPECT_EQ(Metric("sluice_request_prompt_tokens_sum"), 7);
+  EXPECT_EQ(Metric("sluice_request_prompt_tokens_count"), 1);
+}
+
+TEST_F(CountersTest, GeneratedTokensAreThoseOfAllChoicesWithTheirEnds) {
+  Start();
+  v1::CompleteRequest request = Prompt("prompt");
+  request.mutable_options()->set_n(3);
+  const v1::CompleteResponse response = CompleteOk(request);
+  WaitForCalls(1);
+  EXPECT_EQ(response.usage().completion_tokens(), 3u * 6) << "hello and its end";
+  EXPECT_EQ(Metric("sluice_generation_tokens_total"), 3 * 6);
+  EXPECT_EQ(Metric("sluice_request_generation_tokens_sum"), 3 * 6);
+}
+
+TEST_F(CountersTest, ACallIsOneRequestHoweverManyChoicesItHasAndARefusedOneIsOneToo) {
+  Start();
+  v1::CompleteRequest request = Prompt("prompt");
+  request.mutable_options()->set_n(3);
+  CompleteOk(request);
+  request.mutable_options()->set_top_p(7);
+  EXPECT_FALSE(Complete(request).ok());
+  WaitForCalls(1);
+  EXPECT_EQ(Metric("sluice_requests_total", "\"stop\""), 1);
+  EXPECT_EQ(Metric("sluice_requests_total", "\"invalid\""), 1);
+  EXPECT_GE(Metric("sluice_grpc_server_handled_total", "\"OK\""), 2) << "of all services: the load was asked for too";
+  EXPECT_EQ(Metric("sluice_grpc_server_handled_total", "\"INVALID_ARGUMENT\""), 1);
+}
+
+TEST_F(CountersTest, TokensBehindAStopStringAreDrawnAndInNoUsage) {
+  Start();
+  model_->SetScript(std::string(200, 'x') + "stop" + std::string(30, 'y'));
+  v1::CompleteRequest request = Prompt("prompt", 240);
+  request.mutable_options()->add_stop("stop");
+  const v1::CompleteResponse response = CompleteOk(request);
+  WaitForCalls(1);
+  EXPECT_EQ(response.usage().completion_tokens(), 204u);
+  EXPECT_GE(Metric("sluice_generation_tokens_total"), 204);
+  EXPECT_EQ(Metric("sluice_request_generation_tokens_sum"), 204);
+}
+
+TEST_F(CountersTest, WhatAPreemptedSequenceComputesAnewCountsInNoTotalButThatOfRows) {
+  Start(TestOptions(), [](ModelHost* host) { host->engine.num_blocks = 16; });
+  // Answers of a letter, so that more are admitted than the pool can carry when they become long.
+  model_->SetScript("x");
+  for (int i = 0; i < 20; ++i) CompleteOk(Prompt("p", 100));
+  WaitForCalls(20);
+  EXPECT_EQ(Metric("sluice_preemptions_total"), 0);
+  const double prompt_tokens = Metric("sluice_prompt_tokens_total");
+  const double generation_tokens = Metric("sluice_generation_tokens_total");
+  const double rows = Metric("sluice_batch_tokens_sum");
+  model_->SetScript(std::string(99, 'x'));
+  v1::CompleteRequest request = Prompt("prompt", 100);
+  request.mutable_options()->set_n(6);
+  const v1::CompleteResponse response = CompleteOk(request);
+  WaitForCalls(21);
+  EXPECT_GT(Metric("sluice_preemptions_total"), 0);
+  EXPECT_EQ(response.usage().completion_tokens(), 6u * 100);
+  EXPECT_EQ(Metric("sluice_prompt_tokens_total") - prompt_tokens, 6 * 7);
+  EXPECT_EQ(Metric("sluice_generation_tokens_total") - generation_tokens, 6 * 100);
+  EXPECT_GT(Metric("sluice_batch_tokens_sum") - rows, 6 * (7 + 99));
+}
+
+TEST_F(CountersTest, WithoutAPrefixCacheNothingIsLookedUpOrFound) {
+  Start();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(CompleteOk(Prompt(std::string(64, 'p'))).usage().cached_tokens(), 0u);
+  WaitForCalls(2);
+  EXPECT_EQ(Metric("sluice_prompt_tokens_total"), 2 * 65);
+  EXPECT_EQ(Metric("sluice_prompt_tokens_cached_total"), 0);
+  EXPECT_EQ(Metric("sluice_prefix_cache_queries_total"), 0);
+  EXPECT_EQ(Metric("sluice_prefix_cache_hits_total"), 0);
+}
+
+}  // namespace
+}  // namespace sluice
