@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -18,27 +19,36 @@ using jinja::Kind;
 using jinja::Origin;
 using jinja::Value;
 
+constexpr absl::string_view kFieldPayload = "sluice/chat_field";
+
+// Origins of text, to be told apart in what a template makes of it. Nothing that a user or a template writes can be
+// taken for the tag: it is found by its origin, not by its text.
+constexpr auto kTagOrigin = static_cast<Origin>(2);
+constexpr auto kPartOrigin = static_cast<Origin>(3);  // of the keys and types in a list of parts
+constexpr uint32_t kFirstMessage = 4;
+
+Origin OriginOfMessage(size_t index) { return static_cast<Origin>(kFirstMessage + static_cast<uint32_t>(index)); }
+
 // Appended to a final message that is to be continued: the text is cut there. The blank shows whether the template
 // trims.
 constexpr absl::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr absl::string_view kTrimmedTag = "CONTINUE_FINAL_MESSAGE_TAG";
 
-absl::StatusOr<Value> UserText(absl::string_view field, absl::string_view text, Heap& heap) {
+absl::StatusOr<Value> UserText(absl::string_view field, absl::string_view text, Origin origin, Heap& heap) {
   if (const size_t bad = FindInvalidUtf8(text); bad != absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " is not UTF-8 at byte ", bad));
+    return ChatFieldError(field, absl::StrCat("not UTF-8 at byte ", bad));
   }
-  return heap.NewString(text, Origin::kUser);
+  return heap.NewString(text, origin);
 }
 
 // `json` as a value, which must be of the kind `expected` (a list or a dict).
-absl::StatusOr<Value> UserJson(absl::string_view field, absl::string_view json, Kind expected, Heap& heap) {
-  auto value = jinja::FromJson(json, Origin::kUser, heap);
-  if (!value.ok()) {
-    return absl::Status(value.status().code(), absl::StrCat(field, ": ", value.status().message()));
-  }
+absl::StatusOr<Value> UserJson(absl::string_view field, absl::string_view json, Kind expected, Origin origin,
+                               Heap& heap) {
+  auto value = jinja::FromJson(json, origin, heap);
+  if (absl::IsInvalidArgument(value.status())) return ChatFieldError(field, value.status().message());
+  if (!value.ok()) return value.status();
   if (!value->is(expected)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": expected a JSON ", expected == Kind::kList ? "array" : "object"));
+    return ChatFieldError(field, absl::StrCat("expected a JSON ", expected == Kind::kList ? "array" : "object"));
   }
   return value;
 }
@@ -46,16 +56,19 @@ absl::StatusOr<Value> UserJson(absl::string_view field, absl::string_view json, 
 // Builds the dict that a template sees of one message.
 class MessageBuilder {
  public:
-  MessageBuilder(size_t index, Heap& heap) : prefix_(absl::StrCat("messages[", index, "].")), heap_(heap) {}
+  MessageBuilder(size_t index, Heap& heap)
+      : prefix_(absl::StrCat("messages[", index, "].")), origin_(OriginOfMessage(index)), heap_(heap) {}
 
   absl::StatusOr<Value> Build(const ChatMessage& message) {
     SLUICE_ASSIGN_OR_RETURN(const Value dict, heap_.NewDict());
     dict_ = &dict.AsDict();
     SLUICE_RETURN_IF_ERROR(AddRole(message.role));
     if (!message.content_parts_json.empty()) {
-      SLUICE_RETURN_IF_ERROR(AddJson("content", "content_parts", message.content_parts_json, Kind::kList));
+      SLUICE_RETURN_IF_ERROR(AddJson("content", "content_parts", message.content_parts_json, Kind::kList, origin_));
+    } else if (!message.text_parts.empty()) {
+      SLUICE_RETURN_IF_ERROR(AddParts(message.text_parts));
     } else if (message.content) {
-      SLUICE_RETURN_IF_ERROR(AddText("content", *message.content));
+      SLUICE_RETURN_IF_ERROR(AddText("content", *message.content, origin_));
     }
     if (!message.name.empty()) SLUICE_RETURN_IF_ERROR(AddText("name", message.name));
     if (!message.reasoning_content.empty()) {
@@ -66,7 +79,9 @@ class MessageBuilder {
     }
     if (!message.tool_call_id.empty()) SLUICE_RETURN_IF_ERROR(AddText("tool_call_id", message.tool_call_id));
     if (!message.extra_json.empty()) SLUICE_RETURN_IF_ERROR(AddExtra(message.extra_json));
-    return WithReasoning(dict);
+    SLUICE_ASSIGN_OR_RETURN(const Value finished, WithReasoning(dict));
+    finished.AsDict().Freeze();
+    return finished;
   }
 
  private:
@@ -75,14 +90,32 @@ class MessageBuilder {
     return heap_.SetItem(*dict_, name, value);
   }
 
-  absl::Status AddText(absl::string_view key, absl::string_view text) {
-    SLUICE_ASSIGN_OR_RETURN(const Value value, UserText(absl::StrCat(prefix_, key), text, heap_));
+  absl::Status AddText(absl::string_view key, absl::string_view text, Origin origin = Origin::kUser) {
+    SLUICE_ASSIGN_OR_RETURN(const Value value, UserText(absl::StrCat(prefix_, key), text, origin, heap_));
     return Add(key, value);
   }
 
-  absl::Status AddJson(absl::string_view key, absl::string_view field, absl::string_view json, Kind expected) {
-    SLUICE_ASSIGN_OR_RETURN(const Value value, UserJson(absl::StrCat(prefix_, field), json, expected, heap_));
+  absl::Status AddJson(absl::string_view key, absl::string_view field, absl::string_view json, Kind expected,
+                       Origin origin = Origin::kUser) {
+    SLUICE_ASSIGN_OR_RETURN(const Value value, UserJson(absl::StrCat(prefix_, field), json, expected, origin, heap_));
     return Add(key, value);
+  }
+
+  absl::Status AddParts(const std::vector<std::string>& texts) {
+    SLUICE_ASSIGN_OR_RETURN(const Value list, heap_.NewList({}));
+    SLUICE_ASSIGN_OR_RETURN(const Value type_key, heap_.NewString("type", kPartOrigin));
+    SLUICE_ASSIGN_OR_RETURN(const Value text_key, heap_.NewString("text", kPartOrigin));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      SLUICE_ASSIGN_OR_RETURN(const Value part, heap_.NewDict());
+      SLUICE_ASSIGN_OR_RETURN(const Value text,
+                              UserText(absl::StrCat(prefix_, "content[", i, "].text"), texts[i], origin_, heap_));
+      SLUICE_RETURN_IF_ERROR(heap_.SetItem(part.AsDict(), type_key, text_key));
+      SLUICE_RETURN_IF_ERROR(heap_.SetItem(part.AsDict(), text_key, text));
+      part.AsDict().Freeze();
+      SLUICE_RETURN_IF_ERROR(heap_.AppendItem(list.AsList(), part));
+    }
+    list.AsList().frozen = true;
+    return Add("content", list);
   }
 
   absl::Status AddRole(absl::string_view role) {
@@ -95,7 +128,8 @@ class MessageBuilder {
   }
 
   absl::Status AddExtra(absl::string_view json) {
-    SLUICE_ASSIGN_OR_RETURN(const Value extra, UserJson(absl::StrCat(prefix_, "extra"), json, Kind::kDict, heap_));
+    SLUICE_ASSIGN_OR_RETURN(const Value extra,
+                            UserJson(absl::StrCat(prefix_, "extra"), json, Kind::kDict, Origin::kUser, heap_));
     for (const auto& [key, value] : extra.AsDict().entries()) {
       if (value.is(Kind::kNone) || dict_->Find(key) != nullptr) continue;
       SLUICE_RETURN_IF_ERROR(heap_.SetItem(*dict_, key, value));
@@ -122,18 +156,17 @@ class MessageBuilder {
   }
 
   const std::string prefix_;
+  const Origin origin_;
   Heap& heap_;
   jinja::Dict* dict_ = nullptr;
 };
 
-absl::Status NothingToContinue(absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("continue_final_message: ", why));
-}
+absl::Status NothingToContinue(absl::string_view why) { return ChatFieldError("continue_final_message", why); }
 
 absl::StatusOr<Value> WithTag(const Value& text, Heap& heap) {
   jinja::TextBuilder out(heap.budget());
   out.Append(text.AsText());
-  out.Append(kContinueTag, Origin::kUser);
+  out.Append(kContinueTag, kTagOrigin);
   return heap.NewString(std::move(out));
 }
 
@@ -163,15 +196,29 @@ absl::StatusOr<Value> TagFinalMessage(jinja::Dict& message, Heap& heap) {
   return NothingToContinue("the final message has no text");
 }
 
-// Cuts `rendered` at the tag; a template that trims its messages loses the whitespace before it, too.
-absl::Status CutAtTag(const Value& final_text, jinja::Text* rendered, Heap& heap) {
+// Where the tag stands in `rendered`, which must show it once and whole.
+absl::StatusOr<jinja::ByteRange> FindTag(const Value& final_text, const jinja::Text& rendered, Heap& heap) {
   SLUICE_ASSIGN_OR_RETURN(const jinja::TextSlice stripped,
                           jinja::Strip(final_text.AsText(), std::nullopt, jinja::Side::kBoth, heap));
-  const size_t tag = absl::string_view(rendered->bytes).rfind(kTrimmedTag);
-  if (tag == absl::string_view::npos || !absl::StrContains(rendered->bytes, stripped.view())) {
+  std::vector<jinja::ByteRange> tags;
+  for (const jinja::ByteRange& range : rendered.user) {
+    if (range.origin == kTagOrigin) tags.push_back(range);
+  }
+  if (tags.size() > 1) return NothingToContinue("the template shows the final message more than once");
+  const absl::string_view text = rendered.bytes;
+  const absl::string_view tag = tags.empty() ? "" : text.substr(tags[0].begin, tags[0].end - tags[0].begin);
+  if ((tag != kContinueTag && tag != kTrimmedTag) ||
+      !absl::StrContains(text.substr(0, tags[0].begin), stripped.view())) {
     return NothingToContinue("the template does not show the final message as it is");
   }
-  const bool trims = !absl::StartsWith(absl::string_view(rendered->bytes).substr(tag), kContinueTag);
+  return tags[0];
+}
+
+// Cuts `rendered` at the tag; a template that trims its messages loses the whitespace before it, too.
+absl::Status CutAtTag(const Value& final_text, jinja::Text* rendered, Heap& heap) {
+  SLUICE_ASSIGN_OR_RETURN(const jinja::ByteRange range, FindTag(final_text, *rendered, heap));
+  const size_t tag = range.begin;
+  const bool trims = range.end - range.begin < kContinueTag.size();
   rendered->bytes.resize(tag);
   if (trims) {
     SLUICE_ASSIGN_OR_RETURN(const jinja::TextSlice kept,
@@ -185,7 +232,31 @@ absl::Status CutAtTag(const Value& final_text, jinja::Text* rendered, Heap& heap
 
 using Variables = std::vector<std::pair<std::string, Value>>;
 
-absl::Status AddVariables(const ChatInputs& inputs, const Value& messages, Variables* variables, Heap& heap) {
+// tools or documents: from the input of that name, or else from the keyword arguments. Always defined.
+absl::StatusOr<Value> ListVariable(absl::string_view name, const std::string& json, const Value* keyword, bool is_known,
+                                   Heap& heap) {
+  if (keyword == nullptr || keyword->is(Kind::kNone)) {
+    if (json.empty()) return Value::None();
+    return UserJson(name, json, Kind::kList, Origin::kUser, heap);
+  }
+  const std::string field = absl::StrCat("chat_template_kwargs.", name);
+  if (!json.empty()) return ChatFieldError(field, absl::StrCat("found it beside ", name, ", expected one of them"));
+  if (!keyword->is(Kind::kList)) {
+    return ChatFieldError(field, absl::StrCat("found a ", jinja::TypeName(*keyword), ", expected an array"));
+  }
+  for (const Value& item : keyword->AsList().items) {
+    if (!item.is(Kind::kDict)) {
+      return ChatFieldError(field, absl::StrCat("found a ", jinja::TypeName(item), " in it, expected objects"));
+    }
+  }
+  if (!is_known && !keyword->AsList().items.empty()) {
+    return ChatFieldError(field, absl::StrCat("the model's chat template does not use ", name));
+  }
+  return *keyword;
+}
+
+absl::Status AddVariables(const ChatInputs& inputs, const Value& messages, const jinja::Template& parsed,
+                          Variables* variables, Heap& heap) {
   auto add_token = [&](const char* name, absl::string_view token) -> absl::Status {
     if (token.empty()) return absl::OkStatus();
     SLUICE_ASSIGN_OR_RETURN(const Value value, heap.NewString(token, Origin::kTemplate));
@@ -194,25 +265,66 @@ absl::Status AddVariables(const ChatInputs& inputs, const Value& messages, Varia
   };
   SLUICE_RETURN_IF_ERROR(add_token("bos_token", inputs.bos_token));
   SLUICE_RETURN_IF_ERROR(add_token("eos_token", inputs.eos_token));
+  SLUICE_ASSIGN_OR_RETURN(Value kwargs, heap.NewDict());
   if (!inputs.kwargs_json.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(const Value kwargs,
-                            UserJson("chat_template_kwargs", inputs.kwargs_json, Kind::kDict, heap));
-    for (const auto& [key, value] : kwargs.AsDict().entries()) variables->emplace_back(key.AsView(), value);
+    SLUICE_ASSIGN_OR_RETURN(kwargs,
+                            UserJson("chat_template_kwargs", inputs.kwargs_json, Kind::kDict, Origin::kUser, heap));
   }
+  for (absl::string_view taken : {"messages", "add_generation_prompt", "continue_final_message"}) {
+    if (kwargs.AsDict().Find(taken) == nullptr) continue;
+    return ChatFieldError(absl::StrCat("chat_template_kwargs.", taken),
+                          "found a variable that the request itself sets by another field");
+  }
+  for (const auto& [key, value] : kwargs.AsDict().entries()) variables->emplace_back(key.AsView(), value);
   for (const auto& [name, json] : {std::pair("tools", &inputs.tools_json), {"documents", &inputs.documents_json}}) {
-    Value value = Value::None();
-    if (!json->empty()) {
-      SLUICE_ASSIGN_OR_RETURN(value, UserJson(name, *json, Kind::kList, heap));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const Value value,
+                            ListVariable(name, *json, kwargs.AsDict().Find(name), parsed.Names(name), heap));
     variables->emplace_back(name, value);
   }
-  // Last, so that no keyword argument hides them.
   variables->emplace_back("messages", messages);
   variables->emplace_back("add_generation_prompt", Value::Bool(inputs.ending == ChatEnding::kGenerationPrompt));
   return absl::OkStatus();
 }
 
+// Which messages left nothing, and what came from users, without the difference between them.
+RenderedChat Finished(jinja::Text rendered, const std::vector<bool>& have_text) {
+  RenderedChat chat;
+  std::vector<bool> unseen = have_text;
+  for (const jinja::ByteRange& range : rendered.user) {
+    const auto origin = static_cast<uint32_t>(range.origin);
+    if (origin >= kFirstMessage) unseen[origin - kFirstMessage] = false;
+    chat.prints_part_lists = chat.prints_part_lists || range.origin == kPartOrigin;
+    if (!chat.user_ranges.empty() && chat.user_ranges.back().end == range.begin) {
+      chat.user_ranges.back().end = range.end;
+    } else {
+      chat.user_ranges.push_back({range.begin, range.end});
+    }
+  }
+  for (size_t i = 0; i < unseen.size(); ++i) {
+    if (unseen[i]) chat.unseen_messages.push_back(i);
+  }
+  chat.text = std::move(rendered.bytes);
+  return chat;
+}
+
+bool HasText(const ChatMessage& message) {
+  auto shows = [](absl::string_view text) { return !absl::StripAsciiWhitespace(text).empty(); };
+  return std::any_of(message.text_parts.begin(), message.text_parts.end(), shows) ||
+         (message.content.has_value() && shows(*message.content));
+}
+
 }  // namespace
+
+absl::Status ChatFieldError(absl::string_view field, absl::string_view what) {
+  absl::Status status = absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
+  status.SetPayload(kFieldPayload, absl::Cord(field));
+  return status;
+}
+
+std::string FieldOf(const absl::Status& status) {
+  const auto field = status.GetPayload(kFieldPayload);
+  return field.has_value() ? std::string(*field) : "";
+}
 
 std::vector<TextSegment> RenderedChat::Segments() const {
   std::vector<TextSegment> segments;
@@ -235,14 +347,17 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Parse(absl::string_view source, const
   return ChatTemplate(std::move(parsed), source, limits);
 }
 
-absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInputs& inputs) const {
-  jinja::Budget budget(limits_);
+absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInputs& inputs, const jinja::Limits& limits) const {
+  jinja::Budget budget(limits);
   Heap heap(budget);
   SLUICE_ASSIGN_OR_RETURN(const Value messages, heap.NewList({}));
+  std::vector<bool> have_text;
   for (size_t i = 0; i < inputs.messages.size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(const Value message, MessageBuilder(i, heap).Build(inputs.messages[i]));
     SLUICE_RETURN_IF_ERROR(heap.AppendItem(messages.AsList(), message));
+    have_text.push_back(HasText(inputs.messages[i]));
   }
+  messages.AsList().frozen = true;
   const bool to_be_continued = inputs.ending == ChatEnding::kContinueFinalMessage;
   Value final_text;
   if (to_be_continued) {
@@ -251,10 +366,10 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatInputs& inputs) cons
     SLUICE_ASSIGN_OR_RETURN(final_text, TagFinalMessage(messages.AsList().items.back().AsDict(), heap));
   }
   Variables variables;
-  SLUICE_RETURN_IF_ERROR(AddVariables(inputs, messages, &variables, heap));
+  SLUICE_RETURN_IF_ERROR(AddVariables(inputs, messages, template_, &variables, heap));
   SLUICE_ASSIGN_OR_RETURN(jinja::Text rendered, template_.Render(variables, inputs.now, heap));
   if (to_be_continued) SLUICE_RETURN_IF_ERROR(CutAtTag(final_text, &rendered, heap));
-  return RenderedChat{std::move(rendered.bytes), std::move(rendered.user)};
+  return Finished(std::move(rendered), have_text);
 }
 
 }  // namespace sluice

@@ -27,7 +27,8 @@ struct ChatMessage {
   // <|user|> say), so a server should only take known roles.
   std::string role = {};
   std::optional<std::string> content = {};
-  std::string content_parts_json = {};  // instead of `content`: an array like [{"type": "text", "text": "..."}]
+  std::vector<std::string> text_parts = {};  // instead of `content`: a list of {"type": "text", "text": "..."}
+  std::string content_parts_json = {};       // instead of both: such a list with whatever parts
   std::string name = {};
   std::string tool_calls_json = {};  // an array; most templates want "arguments" to be an object, not a string
   std::string tool_call_id = {};
@@ -46,7 +47,9 @@ struct ChatInputs {
   std::vector<ChatMessage> messages;
   std::string tools_json;      // an array
   std::string documents_json;  // an array
-  std::string kwargs_json;     // an object of further variables: {"enable_thinking": false}
+  // An object of further variables: {"enable_thinking": false}. Its tools and documents are those two, if they are not
+  // set here already.
+  std::string kwargs_json;
   ChatEnding ending = ChatEnding::kGenerationPrompt;
   std::string bos_token;  // empty if the model has none: then undefined
   std::string eos_token;
@@ -55,7 +58,11 @@ struct ChatInputs {
 
 struct RenderedChat {
   std::string text;
-  std::vector<jinja::ByteRange> user_ranges;  // what came from the conversation: ascending, disjoint, not empty
+  std::vector<jinja::ByteRange> user_ranges;  // what came from the conversation: ascending, not touching, not empty
+  // Messages whose content holds more than whitespace, of which nothing is in `text`.
+  std::vector<size_t> unseen_messages;
+  // The list of a message's text_parts stands there as Python or JSON would print it: the template wants one text.
+  bool prints_part_lists = false;
 
   // `text` in pieces for Tokenizer::Encode; added tokens are parsed outside of `user_ranges` only. They point into
   // `text`.
@@ -66,12 +73,17 @@ struct RenderedChat {
 class ChatTemplate {
  public:
   // INVALID_ARGUMENT "chat template, line L, column C: ..." for a syntax error; RESOURCE_EXHAUSTED for a template that
-  // is too long. The limits hold for each render, too.
+  // is too long. The limits hold for each render, too, unless it is given smaller ones.
   static absl::StatusOr<ChatTemplate> Parse(absl::string_view source, const jinja::Limits& limits = {});
 
-  // INVALID_ARGUMENT: a field that is not JSON of its kind (named), the template's own complaint (the text it gives to
-  // raise_exception), or an operation that failed (with its line). RESOURCE_EXHAUSTED names the limit that was reached.
-  absl::StatusOr<RenderedChat> Render(const ChatInputs& inputs) const;
+  // INVALID_ARGUMENT: a field (FieldOf) that is not what it should be, or the template's own complaint (the text it
+  // gives to raise_exception). FAILED_PRECONDITION: an operation of the template failed (with its line).
+  // RESOURCE_EXHAUSTED names the limit that was reached.
+  absl::StatusOr<RenderedChat> Render(const ChatInputs& inputs) const { return Render(inputs, limits_); }
+  absl::StatusOr<RenderedChat> Render(const ChatInputs& inputs, const jinja::Limits& limits) const;
+
+  // Filters and tests that there are none of, each with its line and column: a render that reaches one fails.
+  const std::vector<std::string>& warnings() const { return template_.warnings(); }
 
  private:
   ChatTemplate(jinja::Template parsed, absl::string_view source, const jinja::Limits& limits);
@@ -80,5 +92,10 @@ class ChatTemplate {
   jinja::Limits limits_;
   bool names_content_;  // the source mentions `content`
 };
+
+// INVALID_ARGUMENT "field: what", and the field of ChatInputs that such an error blames; empty for other errors.
+// Messages are named as in requests: messages[0].content.
+absl::Status ChatFieldError(absl::string_view field, absl::string_view what);
+std::string FieldOf(const absl::Status& status);
 
 }  // namespace sluice

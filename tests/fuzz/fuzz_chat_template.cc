@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_formatter.h"
 #include "engine/text/utf8.h"
 
 namespace {
@@ -65,6 +65,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
        .tool_calls_json = absl::StrCat(R"([{"function": {"name": ")", kMark, R"(", "arguments": {")", kMark,
                                        R"(": [1, 2.5, null, true]}}}])")});
   inputs.messages.push_back({.role = "assistant", .content = std::string(message), .reasoning_content = "r"});
+  const auto formatter = sluice::ChatFormatter::Create(source, SmallLimits());
+  SLUICE_CHECK(formatter.ok());
+  sluice::Conversation conversation;
+  conversation.kwargs_json = inputs.kwargs_json;
+  for (const sluice::ChatRole role : sluice::kChatRoles) {
+    conversation.messages.push_back({role, {absl::StrCat(kMark, message), std::string(kMark)}, ""});
+  }
+  if (const auto rendered = formatter->Render(conversation); rendered.ok()) {
+    CheckRanges(*rendered);
+    if (!absl::StrContains(source, kMark) && !absl::StrContains(source, "\\")) CheckMarks(*rendered);
+  }
   for (const auto ending : {sluice::ChatEnding::kGenerationPrompt, sluice::ChatEnding::kContinueFinalMessage}) {
     inputs.ending = ending;
     const auto rendered = parsed->Render(inputs);

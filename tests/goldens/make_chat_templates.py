@@ -3,10 +3,14 @@
 
   pip install jinja2==3.1.6 transformers==5.24.0 gguf==0.19.0
   make_chat_templates.py features                 features.json: the snippets below
+  make_chat_templates.py expressions              expressions.json: every filter, test, method and operator on values of
+                                                  every kind
   make_chat_templates.py conversations            conversations.json: the cases that the next two render
   make_chat_templates.py gguf MODEL.gguf NAME     NAME.json: the template inside of a model
   make_chat_templates.py folder DIR NAME          NAME.json: every DIR/*.jinja, as hashes; for templates.json llama.cpp's
                                                   models/templates and those that the vocabularies come with
+  make_chat_templates.py roles DIR                roles.json: every DIR/*.jinja with messages of each role in each place,
+                                                  as one text and in parts
 
 Files go to chat_templates/ beside this script. What came out of a case is {text} or {error}; as a hash, FNV-1a of the text
 (64 bits folded to 32) or "error". Messages, tools and variables are kept as JSON text, as a server would get them.
@@ -111,16 +115,45 @@ class FixedTime(datetime.datetime):
 chat_template_utils.datetime = FixedTime
 
 
-class MutableSandbox(jinja2.sandbox.SandboxedEnvironment):
-    """For templates that the immutable sandbox refuses because they append to lists (Kimi K2)."""
+class FrozenDict(dict):
+    """A dict of the request."""
 
 
-def render_with(case, environment):
+class FrozenList(list):
+    """A list of the request."""
+
+
+def frozen(value):
+    if isinstance(value, dict):
+        return FrozenDict((key, frozen(item)) for key, item in value.items())
+    return FrozenList(frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def is_safe_attribute(self, obj, attr, value):
+    """As the immutable sandbox for values of the request; a template may change what it made itself (Kimi K2 appends)."""
+    if not jinja2.sandbox.SandboxedEnvironment.is_safe_attribute(self, obj, attr, value):
+        return False
+    return not (isinstance(obj, (FrozenDict, FrozenList)) and jinja2.sandbox.modifies_known_mutable(obj, attr))
+
+
+class FreezingTemplate:
+    """A compiled template that gets the request's values frozen."""
+
+    def __init__(self, template):
+        self.template = template
+
+    def render(self, **variables):
+        return self.template.render(**{name: frozen(value) for name, value in variables.items()})
+
+
+def render_with(case, allow_changes):
     original = jinja2.sandbox.ImmutableSandboxedEnvironment
     messages = [{k: v for k, v in m.items() if v is not None} for m in copy.deepcopy(case["messages"])]
     safe = original.is_safe_attribute
-    if environment is not None:
-        original.is_safe_attribute = environment.is_safe_attribute
+    compiled = chat_template_utils._compile_jinja_template
+    if allow_changes:
+        original.is_safe_attribute = is_safe_attribute
+        chat_template_utils._compile_jinja_template = lambda source: FreezingTemplate(compiled(source))
     try:
         texts, _ = chat_template_utils.render_jinja_template(
             [messages], tools=copy.deepcopy(case["tools"]), documents=copy.deepcopy(case.get("documents")),
@@ -130,14 +163,15 @@ def render_with(case, environment):
         return texts[0]
     finally:
         original.is_safe_attribute = safe
+        chat_template_utils._compile_jinja_template = compiled
 
 
 def render(case):
     try:
         try:
-            return {"text": render_with(case, None)}
+            return {"text": render_with(case, False)}
         except jinja2.exceptions.SecurityError:
-            return {"text": render_with(case, MutableSandbox)}
+            return {"text": render_with(case, True)}
     except Exception as e:  # whatever the template or Python object to
         return {"error": f"{type(e).__name__}: {e}"[:200]}
 
@@ -267,6 +301,42 @@ FEATURES = {
     "macro_too_many": "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}",
     "macro_unknown_keyword": "{% macro f(a) %}{% endmacro %}{{ f(b=2) }}",
     "macro_default_order": "{% macro f(a, b=1, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(0, 5) }}",
+    "call_block": "{% macro box(title) %}<{{ title }}|{{ caller() }}|{{ caller('x') if false }}>{% endmacro %}{% call box('t') %}in {{ n }}{% endcall %}",
+    "call_block_arguments": "{% macro each(items) %}{% for i in items %}{{ caller(i, loop.index) }};{% endfor %}{% endmacro %}{% call(item, k=9) each(l) %}{{ item }}-{{ k }}{% endcall %}",
+    "call_block_nested": "{% macro a() %}a({{ caller() }}){% endmacro %}{% macro b() %}b({{ caller() }}){% endmacro %}{% call a() %}{% call b() %}x{% endcall %}{% endcall %}",
+    "call_block_scope": "{% set v = 1 %}{% macro m() %}{{ caller() }}{% endmacro %}{% for i in [5] %}{% call m() %}{{ i }}{{ v }}{% set v = 2 %}{{ v }}{% endcall %}{% endfor %}{{ v }}",
+    "call_block_without_caller": "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}",
+    "call_block_no_call": "{% call x %}y{% endcall %}",
+    "call_missing_caller": "{% macro m() %}{{ caller is defined }}{{ caller() }}{% endmacro %}{{ m() }}",
+    "caller_as_argument": "{% macro m(caller) %}{{ caller() }}{% endmacro %}{% call m() %}y{% endcall %}",
+    "macro_varargs": "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, x=4) }}{{ m() }}",
+    "macro_star": "{% macro m(a, b, c=0) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(*[1, 2]) }}{{ m(1, **{'b': 2, 'c': 3}) }}{{ m(*[1], **{'b': 5}) }}{{ range(*[1, 4]) | list }}",
+    "macro_star_twice": "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(a=1, **{'a': 2}) }}",
+    "macro_name": "{% macro m(a, b=1) %}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.nope is defined }}",
+    "with": "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% set c = 3 %}{{ c }}{% endwith %}{{ a }}{{ c is defined }}{% with %}{% set a = 9 %}{{ a }}{% endwith %}{{ a }}",
+    "block": "{% set v = 1 %}{% block one %}[{{ v }}{{ n }}{% set w = 2 %}]{% endblock %}{{ w is defined }}{% for i in [7] %}{% block two scoped %}{{ i }}{% endblock two %}{% endfor %}",
+    "block_sees_no_loop": "{% for i in [7] %}{% block two %}{{ i is defined }}{% endblock %}{% endfor %}",
+    "block_twice": "{% block a %}{% endblock %}{% block a %}{% endblock %}",
+    "print_statement": "{% print n, s %}|{% print 1 + 1 %}",
+    "loop_recursive": "{% for x in [[1, [2, 3]], 4] recursive %}{{ loop.depth }}{{ loop.depth0 }}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{% endif %}{{ ',' if not loop.last }}{% endfor %}",
+    "loop_not_recursive": "{% for x in [[1]] %}{{ loop(x) }}{% endfor %}",
+    "loop_cycle": "{% for x in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }}{% endfor %}",
+    "loop_cycle_empty": "{% for x in [1] %}{{ loop.cycle() }}{% endfor %}",
+    "loop_in_else": "{% for x in [1] %}{% for y in [] %}{% else %}{{ loop.index }}{% endfor %}{% endfor %}",
+    "cycler": "{% set c = cycler('a', 'b', 'c') %}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.current }}",
+    "cycler_empty": "{{ cycler() }}",
+    "joiner": "{% set j = joiner('|') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}{% set k = joiner() %}{{ k() }}x{{ k() }}",
+    "groupby": "{% for g, items in rows | groupby('k') %}{{ g }}={{ items | length }};{% endfor %}{% for g in rows | groupby('v', default=0) %}{{ g.grouper }}{{ g.list | length }}{{ g }}{% endfor %}",
+    "long_sum": "{{ " + " + ".join(["1"] * 150) + " }}{{ " + " and ".join(["1"] * 150) + " }}{{ " + " or ".join(["0"] * 150) + " }}",
+    "request_append": "{% set _ = messages.append(1) %}",
+    "request_pop": "{% set _ = messages[0].pop('role') %}",
+    "request_update": "{{ d.update({'z': 1}) }}",
+    "request_nested": "{{ d.a.x.append(1) }}",
+    "request_method_is_not_defined": "{{ l.append is defined }}{{ d.update is defined }}{{ d['pop'] is defined }}{{ l['sort'] }}|",
+    "request_through_copy": "{% set q = [] + l %}{% set _ = q.append(9) %}{{ q }}{{ l }}{% set c = dict(d) %}{% set _ = c.update({'q': 1}) %}{{ c | length }}{{ d | length }}",
+    "e_filter": "{{ html | e }} {{ html | e | e }} {{ html | escape + '<' }} {{ (html | e) ~ '<' }} {{ html | forceescape | forceescape }} {{ n | e }}",
+    "format_filter": "{{ '%s-%05d' | format('x', 42) }} {{ '%(a)s' | format(a='b') }} {{ 'x' | format }}",
+    "big_integers": "{{ big + 1 }} {{ big * big }} {{ big % 7 }} {{ big // 10 }} {{ -big }} {{ big == big }} {{ big > 5 }} {{ [big] | tojson }} {{ '%d' % big }} {{ '{:,}'.format(big) }}",
     "raise": "{{ raise_exception('no ' ~ 'way') }}",
     "raise_not_taken": "{% if no %}{{ raise_exception('x') }}{{ 1 | from_json }}{% endif %}ok",
     "unknown_filter": "{% if yes %}{{ s | from_json }}{% endif %}",
@@ -346,9 +416,209 @@ FEATURES = {
 }
 
 
+# Values of every kind, as a template writes them.
+VALUES = [
+    "0", "1", "-7", "255", "2.5", "-0.5", "1e20", "0.1", "true", "none", "missing", "''", "'a'", "'Hello wörld, it\\'s 2 <b>&'",
+    "'ab-cd (ef) [gh] <ij ÄÖ'", "' 42 '", "'-3.75'", "'ǆ ß ﬁ Σας ΟΔΟΣ'", "'l1\\nl2\\r\\n\\tx  y'", "'١٢³½Ⅷ一'", "[]", "[3, 1, 2]",
+    "['b', 'A', 'c', 'B', 'a']", "[1, 'a', none, 2.5]", "[[1, 2], [0, 5]]", "(1, 2, 3)", "{}", "{'b': 1, 'a': 'x', 'C': none}",
+    "[{'k': 'x', 'v': 2}, {'k': 'Y', 'v': 1}, {'k': 'x', 'v': 0}]", "rq", "10 ** 25", "-(2 ** 70)", "('<i>' | safe)",
+]
+FILTERS = [
+    "abs", "attr('k')", "batch(2) | list", "batch(2, 'z') | list", "capitalize", "center(9)", "center", "count", "d('D')",
+    "default('D', true)", "dictsort", "e", "escape", "e | e", "filesizeformat", "filesizeformat(true)", "first", "float",
+    "float(9.5)", "forceescape", "format(1)", "groupby('k') | list", "groupby('k', case_sensitive=true) | map('first') | list",
+    "indent(2)", "int", "int(5)", "int(base=16)", "items | list", "join('-')", "join('/', attribute='k')", "last", "length",
+    "list", "lower", "map('string') | list", "map(attribute='k') | list", "max", "min", "max(attribute='v')",
+    "reject('string') | list", "rejectattr('v') | list", "replace('a', '<')", "reverse | list", "round", "round(1)",
+    "round(1, 'ceil')", "round(0, 'floor')", "round(-1)", "safe", "safe + '<'", "safe ~ '<'", "select('number') | list",
+    "selectattr('k', 'eq', 'x') | list", "slice(2) | list", "slice(2, 'z') | list", "sort", "sort(reverse=true)",
+    "sort(attribute='v')", "sort(case_sensitive=true)", "string", "sum", "sum(start=10)", "sum(attribute='v')", "title", "tojson",
+    "tojson(indent=2)", "tojson(sort_keys=true)", "tojson(ensure_ascii=true)", "trim", "trim('al ')", "truncate(5)",
+    "truncate(5, true)", "truncate(5, true, '…', 0)", "unique | list", "unique(attribute='k') | list", "upper", "urlencode",
+    "wordcount", "xmlattr",
+]
+TESTS = [
+    "boolean", "callable", "defined", "divisibleby(3)", "eq(1)", "escaped", "even", "false", "float", "ge(1)", "gt(1)", "in([1, 'a'])",
+    "integer", "iterable", "le(1)", "lower", "lt(1)", "mapping", "ne(1)", "none", "number", "odd", "sameas(none)", "sequence",
+    "string", "true", "undefined", "upper", "filter", "test",
+]
+# Of all values; most are refused for most.
+METHODS = [
+    "capitalize()", "casefold()", "center(9, '*')", "count('a')", "count('l', 3)", "endswith('a')", "expandtabs(4)", "find('l')",
+    "find('l', 4)", "find('l', -6, -2)", "format(1, a=2)", "index('a')", "isalnum()", "isalpha()", "isascii()", "isdecimal()",
+    "isdigit()", "isidentifier()", "islower()", "isnumeric()", "isprintable()", "isspace()", "istitle()", "isupper()",
+    "join(['x', 'y'])", "ljust(9)", "ljust(9, '.')", "lower()", "lstrip()", "partition('l')", "removeprefix('He')",
+    "removesuffix('&')", "replace('l', 'L', 1)", "rfind('l')", "rindex('l')", "rjust(9, '.')", "rpartition('l')", "rsplit(none, 1)",
+    "rstrip()", "split()", "split('l')", "splitlines()", "startswith('He')", "startswith('l', 2)", "strip()", "swapcase()",
+    "title()", "upper()", "zfill(6)", "copy()", "count(1)", "index(1)", "index(2, 1)", "get('a')", "get('z', 9)", "items() | list",
+    "keys() | list", "values() | list", "append(1)", "clear()", "extend([1])", "insert(0, 1)", "pop()", "pop('a')", "popitem()",
+    "remove(1)", "reverse()", "setdefault('q', 1)", "sort()", "update({'x': 1})",
+    "a", "k", "nope",
+]
+BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "and", "or"]
+OPERANDS = ["0", "3", "-2", "2.5", "true", "none", "missing", "'a'", "'%s!'", "[1]", "(1, 2)", "{'a': 1}", "10 ** 25", "-(2 ** 70)", "1e20"]
+PERCENT_FORMATS = [
+    "%s", "%r", "%a", "%d", "%5d|", "%-5d|", "%05d", "%+d", "% d", "%x", "%#X", "%o", "%#o", "%i", "%u", "%e", "%.2e", "%f", "%.1f", "%8.2f|",
+    "%-8.2f|", "%08.2f", "%g", "%.3g", "%#g", "%G", "%c", "%5s|", "%-5s|", "%.2s", "%%", "%5%", "%.3d", "%+.1f", "%(a)s", "%(a)d %(a)s",
+    "%y", "%", "no", "%s %s", "%*d|", "%.*f",
+]
+PERCENT_VALUES = ["5", "-42", "3.14159", "1e300", "10 ** 25", "true", "none", "'text'", "'é'", "'<'", "[1]", "{'a': 7}", "(1, 2)", "(6, 7)", "()",
+                  "1e999", "missing"]
+BRACE_FORMATS = [
+    "", ":", ":5", ":<5", ":>5", ":^5", ":*^7", ":05", ":+", ": ", ":d", ":x", ":#x", ":b", ":#b", ":o", ":,", ":_", ":,.2f", ":.2f", ":8.3f",
+    ":e", ":.1e", ":g", ":.3g", ":%", ":.1%", ":.3", ":s", ":.2s", ":=+6", ":010,", ":n", ":c", ":X", ":#X", ":é>4", ":{1}", ":>{1}", "!r", "!s", "!a",
+    "!r:>9", "!x", "[a]", "[0]", ".real", ".a", ":z", ":_x", "::", ":5.1", ":<05d",
+]
+BRACE_VALUES = ["5", "-42", "1234567", "3.14159", "-0.0", "1e300", "10 ** 25", "true", "none", "'text'", "'é'", "[1, 2]", "{'a': 7}", "missing"]
+MORE_EXPRESSIONS = [
+    "'{} {}'.format(1, 2)", "'{0} {0} {1}'.format(1, 2)", "'{} {0}'.format(1)", "'{a} {b}'.format(a=1, b=2)", "'{{}}'.format()", "'{'.format(1)",
+    "'}'.format(1)", "'{a[b]}'.format(a={'b': 5})", "'{a.b}'.format(a={'b': 5})", "'{0[1]}'.format([7, 8])", "'{x}'.format_map({'x': 3})",
+    "'{!r:>{w}}'.format('a', w=6)", "('%s' | safe) % '<'", "('{}' | safe).format('<')", "('-' | safe).join(['<', '>'])", "('a' | safe).replace('a', '<')",
+    "[('<' | safe)]", "('<' | safe) * 2", "('<a' | safe)[0] is escaped", "('<a' | safe).upper() is escaped", "('<' | e) ~ '<'", "('<' | e) + '<'",
+    "9223372036854775807 + 1", "-9223372036854775808 - 1", "9223372036854775807 * 9223372036854775807", "99999999999999999999", "0xFFFFFFFFFFFFFFFFFFFF",
+    "2 ** 64", "2 ** 64 // 3", "-(2 ** 64) // 3", "2 ** 64 % 1000", "-(2 ** 64) % 1000", "2 ** 64 / 3", "2 ** 64 / 2 ** 60", "2 ** 64 == 18446744073709551616",
+    "2 ** 64 == 18446744073709551616.0", "2 ** 64 > 1e19", "2 ** 64 < 2 ** 65", "2 ** 64 - 2 ** 64 + 1", "[2 ** 64, 1] | sort", "2 ** 64 | string | length",
+    "(2 ** 64) | float", "'99999999999999999999' | int", "1e25 | int", "2 ** 0.5", "2 ** -1", "0 ** -1", "(-8) ** 0.5", "10.0 ** 400", "7.5 // 2", "-7.5 // 2",
+    "-7.5 % 2", "7 % -3", "1 / 3", "9007199254740993 / 1", "3 / 9007199254740993", "1e308 * 10", "-(1e308 * 10)", "0.1 + 0.2", "5 // 0", "5 % 0", "5.0 / 0",
+    "1 < 2.5 < 10 ** 25", "true + true", "not 5", "-true", "+'a'", "-none", "[1, 2] + [3]", "(1,) + (2,)", "[1] + (2,)", "[1] * 3", "3 * 'ab'", "'ab' * -1",
+    "{'a': 1} == {'a': 1.0}", "[1, [2]] < [1, [3]]", "'a' in ['a']", "1 in {1: 2}", "[1] in [[1]]", "'x' not in 'abc'", "none in [none]",
+    "range(5) | list", "range(2, 10, 3) | sum", "range(3, 0, -1) | list", "dict(a=1, **{'b': 2})", "dict([('a', 1), ('b', 2)])", "dict({'a': 1}, b=2)",
+    "[1, 2, 3][1:]", "[1, 2, 3][::-1]", "'abc'[-2:]", "'äöü'[1]", "'abc'[5]", "'abc'[1:2]", "(1, 2, 3)[0:2]", "rq[0]", "rq[-1]", "rq.0",
+    "joiner(', ')() ~ 'x'", "cycler('a', 'b').next()", "cycler('a', 'b').current", "namespace(a=1).a", "namespace({'a': 1}).b is defined",
+    "x.__class__", "''.__class__", "''.__class__.__mro__", "rq.append(1)", "rd.update({'a': 1})", "rd.pop('a')", "rq.sort()", "rd.setdefault('z', 1)",
+    "rq.copy()", "rd.copy()", "rd['update'] is defined", "rq.append is defined", "rd.update is defined", "rd.items() | list", "rq + [1]", "(rq | list).append(1)", "[1, 2].append(3)", "{'a': 1}.pop('a')",
+    "'a' if false", "('a' if false) is defined", "1 if true else 2 if false else 3", "missing.x", "missing['x']", "missing()", "missing is defined",
+    "missing + 1", "missing ~ 'x'", "missing == missing2", "(missing or 'd') | upper", "none.x is defined", "5.x is defined", "none + 1", "none()", "'x'()",
+    "'a' 'b'", "'a' ~ 'b' * 2", "2 * 3 ** 2", "-2 ** 2", "2 ** 3 ** 2", "not 1 == 2", "1 == 1 and 2 == 2 or 3 == 4", "1 is odd and 2 is even", "5 is in [5]",
+    "[1, 2, 3] | select('odd') | map('string') | join('+')", "[1, 2] | map('nope') | list", "[1] | select('nope') | list", "[3, 1] | map('pow', 2) | list",
+    "['a', 'b'] | map('format', 1) | list", "['%s', '%d'] | map('format', 1) | list", "[[1, 2], [3]] | map('sum') | list", "[[1, 2], [3]] | sum(start=[])",
+    "['1', '2'] | map('int') | sum", "[1, 2, 3] | select('>', 1) | list", "[1, 2] | select('==', 2) | list", "[{'a': {'b': 1}}] | map(attribute='a.b') | list",
+    "[{'a': 1}, {}] | map(attribute='a', default=0) | list", "[{'a': 1}, {}] | sum(attribute='a')", "[1.5, 2] | sum", "['a'] | sum(start='')",
+    "[{'g': 1, 'n': 'x'}, {'g': 1, 'n': 'y'}] | groupby('g') | map(attribute='grouper') | list", "([{'g': 1}] | groupby('g'))[0].list", "[{'g': 2}] | groupby('g', default=1)",
+    "'a,b;c' | replace(',', ' ') | title", "\"it's o'neil\".title()", "\"it's o'neil\" | title", "'x' | center(2)", "'x' | center(3)", "'xy'.center(5, '*')", "'x'.center(4, '*')",
+    "'ab'.center(1)", "'a'.ljust(3, 'é')", "'a'.ljust(3, 'xx')", "'-5'.zfill(4)", "'+5'.zfill(4)", "'a\tb'.expandtabs()", "'aXbXc'.partition('X')", "'abc'.partition('')",
+    "{'a': 1, 'b': none, 'c': '<'} | xmlattr", "{'a b': 1} | xmlattr", "{'a': 'x y', 'b': 1} | urlencode", "[('a', 'ü')] | urlencode", "'a b/ü' | urlencode",
+    "1.005 | round(2)", "2.5 | round", "3.5 | round", "-2.5 | round", "1234.5 | round(-2)", "25 | round(-1)", "35 | round(-1)", "2.675 | round(2)", "1e22 | round(2)", "1.1 | round(20)",
+    "1.23 | round(1, 'x')", "1000 | filesizeformat", "1500000 | filesizeformat", "1024 | filesizeformat(true)", "0.5 | filesizeformat", "1e27 | filesizeformat",
+    "'foo bar baz qux' | truncate(9)", "'foo bar baz qux' | truncate(11)", "'foo bar baz qux' | truncate(11, false, '...', 0)", "'foobar' | truncate(2)",
+    "'a  b\nc_d-e' | wordcount", "[1, 2, 3, 4, 5] | batch(2) | list", "[1, 2, 3, 4, 5] | batch(2, 0) | list", "[1, 2, 3, 4, 5] | slice(3) | list", "[1, 2, 3, 4, 5] | slice(3, 0) | list",
+    "[1] | batch('x') | list", "[1] | slice(0) | list", "'abc' | first", "'abc' | last", "{'a': 1} | first", "{'a': 1} | last", "[1] | map('string') | last", "[] | first is defined",
+    "'x' | attr('upper')", "{'a': 1} | attr('a') is defined", "{'a': 1} | attr('items') is callable", "'' | default('x')", "'' | default('x', true)", "none | d('x')", "none | d('x', true)",
+    "'x' is filter", "'upper' is filter", "'upper' is test", "'odd' is test", "'==' is test", "1 is ==(1)", "('a' | safe) is escaped", "('a' | e) is escaped", "'a' is escaped",
+    "[3, 1, 2] | sort | first", "['b', 'A'] | sort", "['b', 'A'] | sort(true)", "[[2, 'a'], [1, 'b']] | sort(attribute=0)", "[[2, 'a'], [1, 'b']] | sort(attribute='1,0')", "{'b': 1, 'A': 2} | dictsort",
+    "{'b': 1, 'A': 2} | dictsort(true)", "{'b': 1, 'A': 2} | dictsort(false, 'value', true)", "{'b': 1} | dictsort(by='x')", "['a', 'A', 'b'] | unique | list", "[1, 1.0, true] | unique | list", "[[1], [1]] | unique | list",
+    "[1, 2, 3] | min", "['b', 'A'] | max", "['b', 'A'] | max(true)", "[] | max is defined", "[1, 'a'] | max", "'12' | int + 1", "'1_0' | int", "'0b11' | int(base=2)", "'0b11' | int(base=0)", "'z' | int(base=36)",
+    "'1e3' | int", "'1e3' | float", "'inf' | float", "'nan' | int", "'nan' | float", "'x' | int('d')", "[1] | int", "none | int(3)", "'0x1A' | int(base=16)", "'0x1A' | int", "1.9 | int", "-1.9 | int", "true | int",
+]
+
+
+def expressions():
+    for value in VALUES:
+        yield value
+        for name in FILTERS:
+            yield f"({value}) | {name}"
+        for name in TESTS:
+            yield f"({value}) is {name}"
+        for name in METHODS:
+            yield f"({value}).{name}"
+    for left in OPERANDS:
+        for op in BINARY:
+            for right in OPERANDS:
+                yield f"{left} {op} {right}" if not left.startswith("-") else f"({left}) {op} {right}"
+    for text in PERCENT_FORMATS:
+        for value in PERCENT_VALUES:
+            yield f"'{text}' % {value}" if "**" not in value else f"'{text}' % ({value})"
+    for text in BRACE_FORMATS:
+        for value in BRACE_VALUES:
+            yield "'{0" + text + "}'.format(" + value + ", 8)"
+    yield from MORE_EXPRESSIONS
+
+
+def render_expression(expression):
+    """{{ expression }} as the sandbox of transformers renders it; None where it refuses."""
+    case = {"template": "{{ " + expression + " }}", "messages": [], "tools": None, "kwargs": EXPRESSION_KWARGS, "ending": "prompt"}
+    return render(case).get("text")
+
+
+EXPRESSION_KWARGS = {"rq": [1, "a"], "rd": {"a": 1}}
+
+
 def feature_cases():
     for name, template in FEATURES.items():
         yield {"name": name, "template": template}
+
+
+# Conversations of each role in each place. A message is (role, pieces of its text); the words are found again in the prompt.
+ROLES = {
+    "system": ["system", "user"], "developer": ["developer", "user"], "user": ["user"], "answers": ["user", "assistant", "user"],
+    "tool": ["user", "assistant", "tool"], "tool_then_user": ["user", "assistant", "tool", "user"],
+    "late_system": ["user", "assistant", "system", "user"], "late_developer": ["user", "assistant", "developer", "user"],
+    "system_and_developer": ["system", "developer", "user"], "two_systems": ["system", "system", "user"],
+    "assistant_first": ["assistant", "user"], "system_alone": ["system"],
+}
+PIECES = [["one%d"], [" one%d ", "\ntwo%d"], ["one%d\n\n", "two%d", " three%d"]]
+TRIALS = {
+    "system": (["system", "user"], 0), "developer": (["developer", "user"], 0), "user": (["user"], 0),
+    "assistant": (["user", "assistant", "user"], 1), "tool": (["user", "assistant", "tool"], 2),
+}
+
+
+def as_parts(texts):
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def render_text(template, messages, tools=None):
+    return render({"template": template, "messages": messages, "tools": tools, "kwargs": {}, "ending": "prompt"}).get("text")
+
+
+def traits(template, role, tools, calls=False):
+    """(shown, reads parts, needs parts, refused): what the server finds out about a role, here by looking for words."""
+    roles, tried = TRIALS[role]
+    messages = [{"role": r, "content": "hi"} for r in roles]
+    if calls:
+        messages[1]["tool_calls"] = [call({"x": 1}, "abcdefghi", "f")]
+        messages[2].update(tool_call_id="abcdefghi", name="f")
+    messages[tried]["content"] = "quillon"
+    text = render_text(template, messages, tools)
+    shown, refused = text is not None and "quillon" in text, text is None
+    messages[tried]["content"] = as_parts(["quillon", "marbeth"])
+    text = render_text(template, messages, tools)
+    reads = text is not None and "quillon" in text and "marbeth" in text and "'type'" not in text and '"type"' not in text
+    if role == "tool" and not calls and not shown and not reads:
+        return traits(template, role, tools, calls=True)
+    return shown or reads, reads, reads and not shown, refused and not reads
+
+
+def role_outcome(template, of_role, roles, pieces):
+    """The text of the prompt, None where the template refuses, or the number of a message that it leaves out."""
+    messages, words = [], []
+    known = not of_role["user"][3]  # else the template wants something that no trial has
+    for i, role in enumerate(roles):
+        if role == "system" and i == 0 and known and of_role["system"][3]:
+            return i
+        if role == "developer" and not of_role["developer"][0]:
+            if not of_role["system"][0] and known:
+                return i
+            role = "system" if of_role["system"][0] else role
+        texts = [piece % i for piece in pieces]
+        _, reads, needs, _ = of_role[role]
+        content = as_parts(texts) if needs or (reads and len(texts) > 1) else "".join(texts)
+        messages.append({"role": role, "content": content})
+        words.append([text.strip() for text in texts])
+    text = render_text(template, messages)
+    if text is None:
+        return None
+    unseen = [i for i, ws in enumerate(words) if not any(w in text for w in ws)]
+    return unseen[0] if unseen else text
+
+
+def role_outcomes(template):
+    tools = TOOLS[:1] if traits(template, "user", None)[3] else None
+    of_role = {role: traits(template, role, tools) for role in TRIALS}
+    for roles in ROLES.values():
+        for pieces in PIECES:
+            outcome = role_outcome(template, of_role, roles, pieces)
+            yield "error" if outcome is None else f"unseen{outcome}" if isinstance(outcome, int) else fnv1a(outcome)
 
 
 def write(name, result):
@@ -366,6 +636,11 @@ def main():
             full = {**case, "messages": FEATURE_MESSAGES, "kwargs": FEATURE_KWARGS, "tools": None, "ending": "prompt"}
             cases.append({**case, **render(full)})
         write("features", {"messages": as_inputs(FEATURE_MESSAGES), "kwargs": json.dumps(FEATURE_KWARGS), "cases": cases})
+    elif kind == "expressions":
+        outcomes = [[e, render_expression(e)] for e in dict.fromkeys(expressions())]
+        # A generator or method prints its address; complex numbers are not for prompts.
+        outcomes = [[e, text] for e, text in outcomes if text is None or not (" at 0x" in text or text.endswith("j)"))]
+        write("expressions", {"kwargs": json.dumps(EXPRESSION_KWARGS), "cases": outcomes})
     elif kind == "conversations":
         write("conversations", {
             "tools": json.dumps(TOOLS), "kwargs": [json.dumps(k) for k in KWARGS],
@@ -378,6 +653,13 @@ def main():
         template = bytes(field.parts[field.data[0]]).decode("utf-8")
         write(args[1], {"template": fnv1a(template),
                         "outcomes": [render({**case, "template": template}) for case in conversation_cases()]})
+    elif kind == "roles":
+        result = {"roles": list(ROLES.values()), "pieces": PIECES, "templates": {}}
+        for path in sorted(glob.glob(os.path.join(args[0], "*.jinja"))):
+            with open(path, encoding="utf-8", newline="") as f:
+                template = f.read()
+            result["templates"][os.path.basename(path)] = {"template": fnv1a(template), "outcomes": " ".join(role_outcomes(template))}
+        write("roles", result)
     elif kind == "folder":
         result = {}
         for path in sorted(glob.glob(os.path.join(args[0], "*.jinja"))):

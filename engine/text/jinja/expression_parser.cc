@@ -1,11 +1,10 @@
 #include "engine/text/jinja/expression_parser.h"
 
-#include <cerrno>
-#include <cstdlib>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/jinja/big_int.h"
+#include "engine/text/jinja/builtins.h"
 
 namespace sluice::jinja {
 namespace {
@@ -79,26 +78,25 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseConditional() {
   return value;
 }
 
+template <typename Next>
+ExpressionParser::ExpressionOr ExpressionParser::ParseLogic(absl::string_view name, Next next) {
+  const Position position = current().position;
+  std::vector<ExpressionPtr> operands;
+  do {
+    SLUICE_ASSIGN_OR_RETURN(ExpressionPtr operand, next());
+    operands.push_back(std::move(operand));
+  } while (SkipName(name));
+  if (operands.size() == 1) return std::move(operands[0]);
+  const int depth = Depth(operands);
+  return Make(position, Logic{name == "and", std::move(operands)}, depth);
+}
+
 ExpressionParser::ExpressionOr ExpressionParser::ParseOr() {
-  SLUICE_ASSIGN_OR_RETURN(ExpressionPtr left, ParseAnd());
-  while (current().IsName("or")) {
-    const Position position = Take().position;
-    SLUICE_ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
-    const int depth = std::max(Depth(left), Depth(right));
-    SLUICE_ASSIGN_OR_RETURN(left, Make(position, Logic{false, std::move(left), std::move(right)}, depth));
-  }
-  return left;
+  return ParseLogic("or", [this] { return ParseAnd(); });
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseAnd() {
-  SLUICE_ASSIGN_OR_RETURN(ExpressionPtr left, ParseNot());
-  while (current().IsName("and")) {
-    const Position position = Take().position;
-    SLUICE_ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
-    const int depth = std::max(Depth(left), Depth(right));
-    SLUICE_ASSIGN_OR_RETURN(left, Make(position, Logic{true, std::move(left), std::move(right)}, depth));
-  }
-  return left;
+  return ParseLogic("and", [this] { return ParseNot(); });
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseNot() {
@@ -142,22 +140,28 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseComparison() {
 }
 
 template <typename Next>
-ExpressionParser::ExpressionOr ExpressionParser::ParseBinary(
+ExpressionParser::ExpressionOr ExpressionParser::ParseArithmetic(
     std::initializer_list<std::pair<absl::string_view, BinaryOp>> operators, Next next) {
-  SLUICE_ASSIGN_OR_RETURN(ExpressionPtr left, next());
+  SLUICE_ASSIGN_OR_RETURN(ExpressionPtr first, next());
+  const Position position = current().position;
+  int depth = Depth(first);
+  Arithmetic node;
   while (true) {
     const auto* found = std::find_if(operators.begin(), operators.end(),
                                      [&](const auto& op) { return current().IsOperator(op.first); });
-    if (found == operators.end()) return left;
-    const Position position = Take().position;
-    SLUICE_ASSIGN_OR_RETURN(ExpressionPtr right, next());
-    const int depth = std::max(Depth(left), Depth(right));
-    SLUICE_ASSIGN_OR_RETURN(left, Make(position, Binary{found->second, std::move(left), std::move(right)}, depth));
+    if (found == operators.end()) break;
+    const Position at = Take().position;
+    SLUICE_ASSIGN_OR_RETURN(ExpressionPtr operand, next());
+    depth = std::max(depth, Depth(operand));
+    node.rest.push_back({found->second, at, std::move(operand)});
   }
+  if (node.rest.empty()) return first;
+  node.first = std::move(first);
+  return Make(position, std::move(node), depth);
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseSum() {
-  return ParseBinary({{"+", BinaryOp::kAdd}, {"-", BinaryOp::kSubtract}}, [this] { return ParseConcatenation(); });
+  return ParseArithmetic({{"+", BinaryOp::kAdd}, {"-", BinaryOp::kSubtract}}, [this] { return ParseConcatenation(); });
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseConcatenation() {
@@ -173,13 +177,13 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseConcatenation() {
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseProduct() {
-  return ParseBinary(
+  return ParseArithmetic(
       {{"*", BinaryOp::kMultiply}, {"/", BinaryOp::kDivide}, {"//", BinaryOp::kFloorDivide}, {"%", BinaryOp::kModulo}},
       [this] { return ParsePower(); });
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParsePower() {
-  return ParseBinary({{"**", BinaryOp::kPower}}, [this] { return ParseUnary(/*with_filters=*/true); });
+  return ParseArithmetic({{"**", BinaryOp::kPower}}, [this] { return ParseUnary(/*with_filters=*/true); });
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseUnary(bool with_filters) {
@@ -245,13 +249,10 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseNumber(const Token& token)
   const char prefix = token.text.size() > 2 && token.text[0] == '0' ? static_cast<char>(token.text[1] | 32) : '\0';
   const int base = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 10;
   const std::string digits = base == 10 ? token.text : token.text.substr(2);
-  char* end = nullptr;
-  errno = 0;
-  const long long value = std::strtoll(digits.c_str(), &end, base);
-  if (errno != 0 || *end != '\0') {
-    return SyntaxError(token.position, absl::StrCat("'", token.text, "' is no integer of 64 bits"));
-  }
-  return Make(token.position, Literal{Value::Int(value)}, 0);
+  auto value = ParseInteger(digits, base, Origin::kTemplate, *ast_.heap);
+  if (!value.ok()) return SyntaxError(token.position, value.status().message());
+  if (value->is(Kind::kUndefined)) return SyntaxError(token.position, absl::StrCat("'", token.text, "' is no integer"));
+  return Make(token.position, Literal{*value}, 0);
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseList(const Position& position) {
@@ -345,24 +346,42 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseCall(ExpressionPtr callee)
 absl::StatusOr<Arguments> ExpressionParser::ParseArguments() {
   SLUICE_RETURN_IF_ERROR(ExpectOperator("("));
   Arguments arguments;
-  while (!SkipOperator(")")) {
-    if (!arguments.positional.empty() || !arguments.keyword.empty()) {
+  for (bool first = true; !SkipOperator(")"); first = false) {
+    if (!first) {
       SLUICE_RETURN_IF_ERROR(ExpectOperator(","));
       if (SkipOperator(")")) break;
     }
-    if (current().kind == TokenKind::kName && following().IsOperator("=")) {
+    const Position position = current().position;
+    const bool starred = SkipOperator("*");
+    if (starred || SkipOperator("**")) {
+      ExpressionPtr& more = starred ? arguments.more_positional : arguments.more_keyword;
+      if (more || arguments.more_keyword)
+        return SyntaxError(position, "an argument with a star stands in the wrong place");
+      SLUICE_ASSIGN_OR_RETURN(more, ParseExpression());
+    } else if (arguments.more_keyword) {
+      return SyntaxError(position, "an argument follows one with two stars");
+    } else if (current().kind == TokenKind::kName && following().IsOperator("=")) {
       std::string name = Take().text;
       ++next_;
       SLUICE_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
       arguments.keyword.emplace_back(std::move(name), std::move(value));
-    } else if (!arguments.keyword.empty()) {
-      return SyntaxError(current().position, "a positional argument follows one with a keyword");
+    } else if (!arguments.keyword.empty() || arguments.more_positional) {
+      return SyntaxError(position, "a positional argument follows one with a keyword");
     } else {
       SLUICE_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
       arguments.positional.push_back(std::move(value));
     }
   }
   return arguments;
+}
+
+absl::StatusOr<std::string> ExpressionParser::ParseDottedName() {
+  SLUICE_ASSIGN_OR_RETURN(std::string name, ExpectName());
+  while (SkipOperator(".")) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string part, ExpectName());
+    absl::StrAppend(&name, ".", part);
+  }
+  return name;
 }
 
 ExpressionParser::ExpressionOr ExpressionParser::ParseFiltersAndTests(ExpressionPtr node) {
@@ -385,7 +404,9 @@ ExpressionParser::ExpressionOr ExpressionParser::ParseFiltersAndTests(Expression
 absl::StatusOr<FilterCall> ExpressionParser::ParseFilter() {
   FilterCall filter;
   filter.position = current().position;
-  SLUICE_ASSIGN_OR_RETURN(filter.name, ExpectName());
+  SLUICE_ASSIGN_OR_RETURN(filter.name, ParseDottedName());
+  filter.builtin = FindFilter(filter.name);
+  if (filter.builtin == nullptr) Warn(filter.position, absl::StrCat("there is no filter '", filter.name, "'"));
   if (current().IsOperator("(")) {
     SLUICE_ASSIGN_OR_RETURN(filter.arguments, ParseArguments());
   }
@@ -404,8 +425,12 @@ absl::StatusOr<std::vector<FilterCall>> ExpressionParser::ParseFilters() {
 ExpressionParser::ExpressionOr ExpressionParser::ParseTest(ExpressionPtr operand) {
   const Position position = Take().position;
   const bool negated = SkipName("not");
-  Test node{std::move(operand), "", {}};
-  SLUICE_ASSIGN_OR_RETURN(node.name, ExpectName());
+  Test node;
+  node.operand = std::move(operand);
+  const Position name_position = current().position;
+  SLUICE_ASSIGN_OR_RETURN(node.name, ParseDottedName());
+  node.builtin = FindTest(node.name);
+  if (node.builtin == nullptr) Warn(name_position, absl::StrCat("there is no test '", node.name, "'"));
   const Token& next = current();
   if (next.IsOperator("(")) {
     SLUICE_ASSIGN_OR_RETURN(node.arguments, ParseArguments());

@@ -74,7 +74,7 @@ class ExpressionParser {
   static int Depth(const Arguments& arguments) {
     int depth = Depth(arguments.positional);
     for (const auto& [name, e] : arguments.keyword) depth = std::max(depth, Depth(e));
-    return depth;
+    return std::max({depth, Depth(arguments.more_positional), Depth(arguments.more_keyword)});
   }
 
   ExpressionOr Make(const Position& position, Expression::Node node, int child_depth) const {
@@ -93,6 +93,9 @@ class ExpressionParser {
   }
 
   ExpressionOr MakeVariable(const Token& token) {
+    if (token.text == "caller") uses_.caller = true;
+    if (token.text == "varargs") uses_.varargs = true;
+    if (token.text == "kwargs") uses_.kwargs = true;
     SLUICE_ASSIGN_OR_RETURN(const Identifier name, MakeIdentifier(token.text));
     return Make(token.position, Variable{name}, 0);
   }
@@ -104,20 +107,32 @@ class ExpressionParser {
   // if b` is left for the caller.
   ExpressionOr ParseTuple(bool conditional, const std::vector<absl::string_view>& ends, bool in_parentheses = false);
   absl::StatusOr<std::vector<FilterCall>> ParseFilters();
+  // Notes for whoever loads the template what will fail once it is reached.
+  void Warn(const Position& position, absl::string_view what) {
+    ast_.warnings.push_back(absl::StrCat("line ", position.line, ", column ", position.column, ": ", what));
+  }
+
+  // The special names that were read since the current macro began.
+  struct Uses {
+    bool caller = false, varargs = false, kwargs = false;
+  };
 
   Ast& ast_;
   size_t next_ = 0;  // the current token
+  Uses uses_;
 
  private:
   ExpressionOr ParseConditional();
   ExpressionOr ParseOr();
   ExpressionOr ParseAnd();
+  template <typename Next>
+  ExpressionOr ParseLogic(absl::string_view name, Next next);
   ExpressionOr ParseNot();
   bool TakeComparison(CompareOp* op);
   ExpressionOr ParseComparison();
   // Left-associative operators of one level.
   template <typename Next>
-  ExpressionOr ParseBinary(std::initializer_list<std::pair<absl::string_view, BinaryOp>> operators, Next next);
+  ExpressionOr ParseArithmetic(std::initializer_list<std::pair<absl::string_view, BinaryOp>> operators, Next next);
   ExpressionOr ParseSum();
   ExpressionOr ParseConcatenation();
   ExpressionOr ParseProduct();
@@ -137,6 +152,7 @@ class ExpressionParser {
   absl::StatusOr<FilterCall> ParseFilter();
   // `is [not] name`, with arguments in parentheses or one argument without: x is divisibleby 3.
   ExpressionOr ParseTest(ExpressionPtr operand);
+  absl::StatusOr<std::string> ParseDottedName();
 
   const std::vector<Token> tokens_;
   const int max_nesting_;

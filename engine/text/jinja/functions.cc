@@ -1,4 +1,4 @@
-// Functions that every template can call: range, dict, namespace, raise_exception, strftime_now.
+// Functions that every template can call: range, dict, namespace, cycler, joiner, raise_exception, strftime_now.
 #include <ctime>
 #include <string>
 
@@ -45,10 +45,17 @@ Result Range(const Invocation& call) {
 // dict(a=1) and namespace(a=1), both also from a dict.
 absl::Status FillFromArguments(const Invocation& call, absl::string_view what, Dict& dict) {
   const auto& positional = call.all.positional;
-  if (positional.size() > 1 || (positional.size() == 1 && !positional[0].is(Kind::kDict))) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " wants keywords or one dict"));
-  }
-  if (!positional.empty()) {
+  if (positional.size() > 1) return absl::InvalidArgumentError(absl::StrCat(what, " wants keywords or one dict"));
+  if (!positional.empty() && !positional[0].is(Kind::kDict)) {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<Value> pairs, Iterate(positional[0], call.heap()));
+    for (const Value& item : pairs) {
+      SLUICE_ASSIGN_OR_RETURN(const std::vector<Value> pair, Iterate(item, call.heap()));
+      if (pair.size() != 2 || !IsHashable(pair[0]) || pair[0].is(Kind::kList)) {
+        return absl::InvalidArgumentError(absl::StrCat(what, " wants keywords, one dict or pairs"));
+      }
+      SLUICE_RETURN_IF_ERROR(call.heap().SetItem(dict, pair[0], pair[1]));
+    }
+  } else if (!positional.empty()) {
     for (const Dict::Entry& entry : positional[0].AsDict().entries()) {
       SLUICE_RETURN_IF_ERROR(call.heap().SetItem(dict, entry.key, entry.value));
     }
@@ -75,6 +82,30 @@ Result MakeNamespace(const Invocation& call) {
     }
   }
   return result;
+}
+
+Result MakeCycler(const Invocation& call) {
+  if (call.all.positional.empty()) return absl::InvalidArgumentError("cycler wants values");
+  std::vector<Value> items = {Value::Int(0)};
+  items.insert(items.end(), call.all.positional.begin(), call.all.positional.end());
+  SLUICE_ASSIGN_OR_RETURN(const Value state, call.heap().NewList(std::move(items)));
+  return Value::Cycler(&state.AsList());
+}
+
+// Nothing the first time it is called, then the separator. Its state: the separator, and whether it was called.
+Result CallJoiner(const Invocation& call) {
+  auto& state = call.self.AsList().items;
+  if (state[1].AsBool()) return state[0];
+  state[1] = Value::Bool(true);
+  return call.heap().NewString("", Origin::kTemplate);
+}
+constexpr Builtin kJoiner = {"joiner", CallJoiner};
+
+Result MakeJoiner(const Invocation& call) {
+  SLUICE_ASSIGN_OR_RETURN(const Value comma, call.heap().NewString(", ", Origin::kTemplate));
+  SLUICE_ASSIGN_OR_RETURN(const Value state,
+                          call.heap().NewList({call.args[0] != nullptr ? *call.args[0] : comma, Value::Bool(false)}));
+  return call.heap().NewFunction({&kJoiner, state});
 }
 
 Result RaiseException(const Invocation& call) {
@@ -106,12 +137,13 @@ Result StrftimeNow(const Invocation& call) {
   if (size == 0 || FindInvalidUtf8(absl::string_view(buffer, size)) != absl::string_view::npos) {
     return absl::InvalidArgumentError("strftime_now: the format cannot be used");
   }
-  const bool from_user = !format.AsText().AllFromTemplate();
-  return call.heap().NewString(absl::string_view(buffer, size - 1), from_user ? Origin::kUser : Origin::kTemplate);
+  return call.heap().NewString(absl::string_view(buffer, size - 1), format.AsText().origin());
 }
 
 constexpr Builtin kFunctions[] = {
+    {"cycler", MakeCycler, {}, 0, /*variadic=*/true},
     {"dict", MakeDict, {}, 0, /*variadic=*/true},
+    {"joiner", MakeJoiner, {"sep"}},
     {"namespace", MakeNamespace, {}, 0, /*variadic=*/true},
     {"raise_exception", RaiseException, {"message"}, 1, /*variadic=*/false, /*speaks_for_itself=*/true},
     {"range", Range, {"start", "stop", "step"}, 1},

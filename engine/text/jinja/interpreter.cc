@@ -11,10 +11,12 @@
 namespace sluice::jinja {
 namespace {
 
-// Adds the place to the error of an operation.
+// Adds the place to the error of an operation; from then on it is the template's fault, not the caller's.
 absl::Status At(const Position& at, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("chat template, line ", at.line, ": ", status.message()));
+  const bool failed = status.code() == absl::StatusCode::kInvalidArgument;
+  return absl::Status(failed ? absl::StatusCode::kFailedPrecondition : status.code(),
+                      absl::StrCat("chat template, line ", at.line, ": ", status.message()));
 }
 
 template <typename T>
@@ -133,8 +135,10 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Do(const TextStatement& s, const 
 
 absl::StatusOr<Interpreter::Flow> Interpreter::Do(const PrintStatement& s, const Position& at, Scope* scope,
                                                   TextBuilder& out) {
-  SLUICE_ASSIGN_OR_RETURN(const Value value, Evaluate(*s.value, scope));
-  SLUICE_RETURN_IF_ERROR(At(at, AppendStr(value, heap_, out)));
+  for (const ExpressionPtr& e : s.values) {
+    SLUICE_ASSIGN_OR_RETURN(const Value value, Evaluate(*e, scope));
+    SLUICE_RETURN_IF_ERROR(At(at, AppendStr(value, heap_, out)));
+  }
   return Flow::kNext;
 }
 
@@ -149,8 +153,8 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Do(const IfStatement& s, const Po
 
 // Finds out what the loop walks over. A list without condition is walked in place, so items appended on the way are
 // seen.
-absl::Status Interpreter::PrepareLoop(const ForStatement& s, const Position& at, Scope* scope, Loop* loop) {
-  SLUICE_ASSIGN_OR_RETURN(const Value iterable, Evaluate(*s.iterable, scope));
+absl::Status Interpreter::PrepareLoop(const ForStatement& s, const Value& iterable, const Position& at, Scope* scope,
+                                      Loop* loop) {
   if (iterable.is(Kind::kList) && iterable.AsList().kind != ListKind::kIterator && !s.condition) {
     loop->items = &iterable.AsList().items;
     return absl::OkStatus();
@@ -172,8 +176,20 @@ absl::Status Interpreter::PrepareLoop(const ForStatement& s, const Position& at,
 
 absl::StatusOr<Interpreter::Flow> Interpreter::Do(const ForStatement& s, const Position& at, Scope* scope,
                                                   TextBuilder& out) {
+  SLUICE_ASSIGN_OR_RETURN(const Value iterable, Evaluate(*s.iterable, scope));
+  if (s.recursive) SLUICE_RETURN_IF_ERROR(Capture(scope, at));
+  return RunLoop(s, iterable, 1, at, scope, out);
+}
+
+absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const ForStatement& s, const Value& iterable, int depth,
+                                                       const Position& at, Scope* scope, TextBuilder& out) {
   SLUICE_ASSIGN_OR_RETURN(Loop* const loop, heap_.NewLoop());
-  SLUICE_RETURN_IF_ERROR(PrepareLoop(s, at, scope, loop));
+  loop->depth = depth;
+  if (s.recursive) {
+    loop->recursive = &s;
+    loop->scope = scope;
+  }
+  SLUICE_RETURN_IF_ERROR(PrepareLoop(s, iterable, at, scope, loop));
   LocalScope local(this, scope);
   if (loop->items->empty()) {
     return Execute(s.otherwise, local.get(), out);
@@ -237,21 +253,56 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Do(const SetBlockStatement& s, co
   return Flow::kNext;
 }
 
-absl::StatusOr<Interpreter::Flow> Interpreter::Do(const FilterStatement& s, const Position& at, Scope* scope,
-                                                  TextBuilder& out) {
-  SLUICE_ASSIGN_OR_RETURN(const Value value, RenderFiltered(s.body, s.filters, scope));
-  SLUICE_RETURN_IF_ERROR(At(at, AppendStr(value, heap_, out)));
-  return Flow::kNext;
+absl::Status Interpreter::Capture(Scope* scope, const Position& at) {
+  for (; scope != &root_ && !scope->captured; scope = scope->parent) {
+    scope->captured = true;
+    SLUICE_RETURN_IF_ERROR(At(at, context_.budget().Build(sizeof(Scope))));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::Do(const MacroStatement& s, const Position& at, Scope* scope,
                                                   TextBuilder&) {
-  for (Scope* captured = scope; captured != &root_ && !captured->captured; captured = captured->parent) {
-    captured->captured = true;
-    SLUICE_RETURN_IF_ERROR(At(at, context_.budget().Build(sizeof(Scope))));
+  SLUICE_RETURN_IF_ERROR(Capture(scope, at));
+  SLUICE_ASSIGN_OR_RETURN(const Value macro, At(at, heap_.NewMacro({&s.macro, scope})));
+  Set(s.macro.name.id, macro, scope);
+  return Flow::kNext;
+}
+
+absl::StatusOr<Interpreter::Flow> Interpreter::Do(const CallStatement& s, const Position& at, Scope* scope,
+                                                  TextBuilder& out) {
+  SLUICE_RETURN_IF_ERROR(Capture(scope, at));
+  SLUICE_ASSIGN_OR_RETURN(const Value caller, At(at, heap_.NewMacro({&s.caller, scope})));
+  const Call& call = std::get<Call>(s.call->node);
+  SLUICE_ASSIGN_OR_RETURN(const Value callee, Evaluate(*call.callee, scope));
+  SLUICE_ASSIGN_OR_RETURN(CallArguments arguments, EvaluateArguments(call.arguments, at, scope));
+  arguments.keyword.emplace_back("caller", caller);
+  SLUICE_ASSIGN_OR_RETURN(const Value value, CallValue(callee, arguments, s.call->position));
+  SLUICE_RETURN_IF_ERROR(At(at, AppendStr(value, heap_, out)));
+  return Flow::kNext;
+}
+
+absl::StatusOr<Interpreter::Flow> Interpreter::Do(const WithStatement& s, const Position& at, Scope* scope,
+                                                  TextBuilder& out) {
+  LocalScope local(this, scope);
+  for (const auto& [target, expression] : s.variables) {
+    SLUICE_ASSIGN_OR_RETURN(const Value value, Evaluate(*expression, scope));
+    SLUICE_RETURN_IF_ERROR(Assign(target, value, at, local.get()));
   }
-  SLUICE_ASSIGN_OR_RETURN(const Value macro, At(at, heap_.NewMacro({&s, scope})));
-  Set(s.name.id, macro, scope);
+  return Execute(s.body, local.get(), out);
+}
+
+// A block sees the outermost variables only, unless it is scoped.
+absl::StatusOr<Interpreter::Flow> Interpreter::Do(const BlockStatement& s, const Position&, Scope* scope,
+                                                  TextBuilder& out) {
+  LocalScope local(this, s.scoped ? scope : &root_);
+  return Execute(s.body, local.get(), out);
+}
+
+absl::StatusOr<Interpreter::Flow> Interpreter::Do(const FilterStatement& s, const Position& at, Scope* scope,
+                                                  TextBuilder& out) {
+  SLUICE_ASSIGN_OR_RETURN(const Value value, RenderFiltered(s.body, s.filters, scope));
+  SLUICE_RETURN_IF_ERROR(At(at, AppendStr(value, heap_, out)));
   return Flow::kNext;
 }
 
@@ -341,18 +392,26 @@ absl::StatusOr<Value> Interpreter::Get(const DictDisplay& e, const Position& at,
 
 absl::StatusOr<Value> Interpreter::Get(const Unary& e, const Position& at, Scope* scope) {
   SLUICE_ASSIGN_OR_RETURN(const Value operand, Evaluate(*e.operand, scope));
-  return At(at, ApplyUnary(e.op, operand));
+  return At(at, ApplyUnary(e.op, operand, heap_));
 }
 
-absl::StatusOr<Value> Interpreter::Get(const Binary& e, const Position& at, Scope* scope) {
-  SLUICE_ASSIGN_OR_RETURN(const Value left, Evaluate(*e.left, scope));
-  SLUICE_ASSIGN_OR_RETURN(const Value right, Evaluate(*e.right, scope));
-  return At(at, ApplyBinary(e.op, left, right, heap_));
+absl::StatusOr<Value> Interpreter::Get(const Arithmetic& e, const Position&, Scope* scope) {
+  SLUICE_ASSIGN_OR_RETURN(Value result, Evaluate(*e.first, scope));
+  for (const Arithmetic::Link& link : e.rest) {
+    SLUICE_RETURN_IF_ERROR(At(link.position, context_.budget().Spend(1)));
+    SLUICE_ASSIGN_OR_RETURN(const Value operand, Evaluate(*link.operand, scope));
+    SLUICE_ASSIGN_OR_RETURN(result, At(link.position, ApplyBinary(link.op, result, operand, heap_)));
+  }
+  return result;
 }
 
 absl::StatusOr<Value> Interpreter::Get(const Logic& e, const Position&, Scope* scope) {
-  SLUICE_ASSIGN_OR_RETURN(const Value left, Evaluate(*e.left, scope));
-  return IsTrue(left) == e.is_and ? Evaluate(*e.right, scope) : left;
+  Value value;
+  for (const ExpressionPtr& operand : e.operands) {
+    SLUICE_ASSIGN_OR_RETURN(value, Evaluate(*operand, scope));
+    if (IsTrue(value) != e.is_and) break;
+  }
+  return value;
 }
 
 absl::StatusOr<Value> Interpreter::Get(const Concatenation& e, const Position& at, Scope* scope) {
@@ -381,7 +440,8 @@ absl::StatusOr<Value> Interpreter::Get(const Conditional& e, const Position&, Sc
   return e.otherwise ? Evaluate(*e.otherwise, scope) : Value();
 }
 
-absl::StatusOr<CallArguments> Interpreter::EvaluateArguments(const Arguments& arguments, Scope* scope) {
+absl::StatusOr<CallArguments> Interpreter::EvaluateArguments(const Arguments& arguments, const Position& at,
+                                                             Scope* scope) {
   CallArguments result;
   for (const ExpressionPtr& e : arguments.positional) {
     SLUICE_ASSIGN_OR_RETURN(const Value value, Evaluate(*e, scope));
@@ -389,14 +449,39 @@ absl::StatusOr<CallArguments> Interpreter::EvaluateArguments(const Arguments& ar
   }
   for (const auto& [name, e] : arguments.keyword) {
     SLUICE_ASSIGN_OR_RETURN(const Value value, Evaluate(*e, scope));
+    if (result.Keyword(name) != nullptr) {
+      return At(at, absl::InvalidArgumentError(absl::StrCat("the argument '", name, "' is given twice")));
+    }
     result.keyword.emplace_back(name, value);
+  }
+  if (arguments.more_positional) {
+    SLUICE_ASSIGN_OR_RETURN(const Value more, Evaluate(*arguments.more_positional, scope));
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<Value> items, At(at, Iterate(more, heap_)));
+    result.positional.insert(result.positional.end(), items.begin(), items.end());
+  }
+  if (arguments.more_keyword) {
+    SLUICE_ASSIGN_OR_RETURN(const Value more, Evaluate(*arguments.more_keyword, scope));
+    if (!more.is(Kind::kDict)) return At(at, absl::InvalidArgumentError("'**' wants a dict"));
+    SLUICE_RETURN_IF_ERROR(At(at, context_.budget().Spend(int64_t(more.AsDict().size()))));
+    for (const Dict::Entry& entry : more.AsDict().entries()) {
+      if (!entry.key.is(Kind::kString)) return At(at, absl::InvalidArgumentError("'**' wants names"));
+      if (result.Keyword(entry.key.AsView()) != nullptr) {
+        return At(at,
+                  absl::InvalidArgumentError(absl::StrCat("the argument '", entry.key.AsView(), "' is given twice")));
+      }
+      result.keyword.emplace_back(entry.key.AsView(), entry.value);
+    }
   }
   return result;
 }
 
 absl::StatusOr<Value> Interpreter::Get(const Call& e, const Position& at, Scope* scope) {
   SLUICE_ASSIGN_OR_RETURN(const Value callee, Evaluate(*e.callee, scope));
-  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(e.arguments, scope));
+  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(e.arguments, at, scope));
+  return CallValue(callee, arguments, at);
+}
+
+absl::StatusOr<Value> Interpreter::CallValue(const Value& callee, const CallArguments& arguments, const Position& at) {
   switch (callee.kind()) {
     case Kind::kMacro:
       return CallMacro(callee.AsMacro(), arguments, at);
@@ -405,6 +490,18 @@ absl::StatusOr<Value> Interpreter::Get(const Call& e, const Position& at, Scope*
       auto result = Invoke(*function.builtin, context_, function.self, arguments);
       return function.builtin->speaks_for_itself ? result : At(at, std::move(result));
     }
+    case Kind::kLoop: {
+      const Loop& loop = callee.AsLoop();
+      if (loop.recursive == nullptr || arguments.positional.size() != 1) {
+        return At(at, absl::InvalidArgumentError("loop() wants one list, in a loop that is marked as recursive"));
+      }
+      DepthGuard guard(context_.budget());
+      SLUICE_RETURN_IF_ERROR(guard.status());
+      TextBuilder out(context_.budget());
+      SLUICE_RETURN_IF_ERROR(
+          RunLoop(*loop.recursive, arguments.positional[0], loop.depth + 1, at, loop.scope, out).status());
+      return At(at, heap_.NewString(std::move(out)));
+    }
     case Kind::kUndefined:
       return At(at, UndefinedError(callee));
     default:
@@ -412,22 +509,51 @@ absl::StatusOr<Value> Interpreter::Get(const Call& e, const Position& at, Scope*
   }
 }
 
-absl::StatusOr<Value> Interpreter::CallMacro(const Macro& macro, const CallArguments& arguments, const Position& at) {
-  const MacroStatement& definition = *macro.definition;
-  if (arguments.positional.size() > definition.parameters.size()) {
-    return At(at, absl::InvalidArgumentError(absl::StrCat("macro '", definition.name.text->bytes, "' takes at most ",
-                                                          definition.parameters.size(), " arguments, found ",
+absl::Status Interpreter::SetExtraArguments(const MacroDefinition& macro, const CallArguments& arguments,
+                                            const Position& at, Scope* scope) {
+  const size_t num_parameters = macro.parameters.size();
+  if (!macro.takes_more_positional && arguments.positional.size() > num_parameters) {
+    return At(at, absl::InvalidArgumentError(absl::StrCat("macro '", macro.name.text->bytes, "' takes at most ",
+                                                          num_parameters, " arguments, found ",
                                                           arguments.positional.size())));
   }
+  Value caller = Value::Undefined(ast_.caller.text);
+  SLUICE_ASSIGN_OR_RETURN(const Value more, At(at, heap_.NewDict()));
   for (const auto& [name, value] : arguments.keyword) {
-    const auto parameter = std::find_if(definition.parameters.begin(), definition.parameters.end(),
+    const auto parameter = std::find_if(macro.parameters.begin(), macro.parameters.end(),
                                         [&, n = name](const MacroParameter& p) { return p.name.text->bytes == n; });
-    if (parameter == definition.parameters.end()) {
+    if (parameter != macro.parameters.end() &&
+        static_cast<size_t>(parameter - macro.parameters.begin()) >= arguments.positional.size()) {
+      continue;
+    }
+    if (macro.takes_caller && name == "caller" && parameter == macro.parameters.end()) {
+      caller = value;
+    } else if (macro.takes_more_keyword) {
+      SLUICE_ASSIGN_OR_RETURN(const Value key, At(at, heap_.NewString(name, Origin::kTemplate)));
+      SLUICE_RETURN_IF_ERROR(At(at, heap_.SetItem(more.AsDict(), key, value)));
+    } else {
       return At(at, absl::InvalidArgumentError(
-                        absl::StrCat("macro '", definition.name.text->bytes, "' has no argument named '", name, "'")));
+                        absl::StrCat("macro '", macro.name.text->bytes, "' has no argument named '", name, "'")));
     }
   }
+  const bool names_caller = std::any_of(macro.parameters.begin(), macro.parameters.end(),
+                                        [](const MacroParameter& p) { return p.name.text->bytes == "caller"; });
+  if (macro.takes_caller && !names_caller) Set(ast_.caller.id, caller, scope);
+  if (macro.takes_more_keyword) Set(ast_.kwargs.id, more, scope);
+  if (macro.takes_more_positional) {
+    const auto& all = arguments.positional;
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(std::min(num_parameters, all.size()));
+    SLUICE_ASSIGN_OR_RETURN(const Value rest,
+                            At(at, heap_.NewList(std::vector<Value>(begin, all.end()), ListKind::kTuple)));
+    Set(ast_.varargs.id, rest, scope);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> Interpreter::CallMacro(const Macro& macro, const CallArguments& arguments, const Position& at) {
+  const MacroDefinition& definition = *macro.definition;
   LocalScope local(this, macro.scope);
+  SLUICE_RETURN_IF_ERROR(SetExtraArguments(definition, arguments, at, local.get()));
   for (size_t i = 0; i < definition.parameters.size(); ++i) {
     const MacroParameter& parameter = definition.parameters[i];
     Value value = Value::Undefined(parameter.name.text);
@@ -446,12 +572,11 @@ absl::StatusOr<Value> Interpreter::CallMacro(const Macro& macro, const CallArgum
 }
 
 absl::StatusOr<Value> Interpreter::ApplyFilter(const FilterCall& filter, const Value& operand, Scope* scope) {
-  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(filter.arguments, scope));
-  const Builtin* builtin = FindFilter(filter.name);
-  if (builtin == nullptr) {
+  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(filter.arguments, filter.position, scope));
+  if (filter.builtin == nullptr) {
     return At(filter.position, absl::InvalidArgumentError(absl::StrCat("there is no filter '", filter.name, "'")));
   }
-  return At(filter.position, Invoke(*builtin, context_, operand, arguments));
+  return At(filter.position, Invoke(*filter.builtin, context_, operand, arguments));
 }
 
 absl::StatusOr<Value> Interpreter::Get(const Filtered& e, const Position&, Scope* scope) {
@@ -461,10 +586,9 @@ absl::StatusOr<Value> Interpreter::Get(const Filtered& e, const Position&, Scope
 
 absl::StatusOr<Value> Interpreter::Get(const Test& e, const Position& at, Scope* scope) {
   SLUICE_ASSIGN_OR_RETURN(const Value operand, Evaluate(*e.operand, scope));
-  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(e.arguments, scope));
-  const Builtin* test = FindTest(e.name);
-  if (test == nullptr) return At(at, absl::InvalidArgumentError(absl::StrCat("there is no test '", e.name, "'")));
-  return At(at, Invoke(*test, context_, operand, arguments));
+  SLUICE_ASSIGN_OR_RETURN(const CallArguments arguments, EvaluateArguments(e.arguments, at, scope));
+  if (e.builtin == nullptr) return At(at, absl::InvalidArgumentError(absl::StrCat("there is no test '", e.name, "'")));
+  return At(at, Invoke(*e.builtin, context_, operand, arguments));
 }
 
 }  // namespace sluice::jinja

@@ -45,13 +45,20 @@ class Interpreter {
   absl::StatusOr<Flow> Do(const SetStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const SetBlockStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const MacroStatement& s, const Position& at, Scope* scope, TextBuilder& out);
+  absl::StatusOr<Flow> Do(const CallStatement& s, const Position& at, Scope* scope, TextBuilder& out);
+  absl::StatusOr<Flow> Do(const WithStatement& s, const Position& at, Scope* scope, TextBuilder& out);
+  absl::StatusOr<Flow> Do(const BlockStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const FilterStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const ScopeStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const BreakStatement& s, const Position& at, Scope* scope, TextBuilder& out);
   absl::StatusOr<Flow> Do(const ContinueStatement& s, const Position& at, Scope* scope, TextBuilder& out);
 
   absl::StatusOr<Value> RenderFiltered(const Body& body, const std::vector<FilterCall>& filters, Scope* scope);
-  absl::Status PrepareLoop(const ForStatement& s, const Position& at, Scope* scope, Loop* loop);
+  absl::Status PrepareLoop(const ForStatement& s, const Value& iterable, const Position& at, Scope* scope, Loop* loop);
+  absl::StatusOr<Flow> RunLoop(const ForStatement& s, const Value& iterable, int depth, const Position& at,
+                               Scope* scope, TextBuilder& out);
+  // Marks the scope and those around it as staying until the render ends.
+  absl::Status Capture(Scope* scope, const Position& at);
   absl::Status Assign(const Target& target, const Value& value, const Position& at, Scope* scope);
 
   // ---- expressions
@@ -64,7 +71,7 @@ class Interpreter {
   absl::StatusOr<Value> Get(const ListDisplay& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const DictDisplay& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const Unary& e, const Position& at, Scope* scope);
-  absl::StatusOr<Value> Get(const Binary& e, const Position& at, Scope* scope);
+  absl::StatusOr<Value> Get(const Arithmetic& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const Logic& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const Concatenation& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const Comparison& e, const Position& at, Scope* scope);
@@ -73,7 +80,11 @@ class Interpreter {
   absl::StatusOr<Value> Get(const Filtered& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> Get(const Test& e, const Position& at, Scope* scope);
 
-  absl::StatusOr<CallArguments> EvaluateArguments(const Arguments& arguments, Scope* scope);
+  absl::StatusOr<CallArguments> EvaluateArguments(const Arguments& arguments, const Position& at, Scope* scope);
+  absl::StatusOr<Value> CallValue(const Value& callee, const CallArguments& arguments, const Position& at);
+  // Variables of a macro's call beyond its parameters: caller, kwargs, varargs.
+  absl::Status SetExtraArguments(const MacroDefinition& macro, const CallArguments& arguments, const Position& at,
+                                 Scope* scope);
   absl::StatusOr<std::optional<int64_t>> SliceBound(const ExpressionPtr& e, const Position& at, Scope* scope);
   absl::StatusOr<Value> ApplyFilter(const FilterCall& filter, const Value& operand, Scope* scope);
   absl::StatusOr<Value> CallMacro(const Macro& macro, const CallArguments& arguments, const Position& at);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/jinja/big_int.h"
 #include "engine/text/jinja/python_format.h"
 #include "engine/text/jinja/unicode.h"
 
@@ -27,18 +28,27 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool b) override { return Add(Value::Bool(b).WithOrigin(origin_)); }
   bool number_integer(int64_t i) override { return Add(Value::Int(i).WithOrigin(origin_)); }
   bool number_unsigned(uint64_t u) override {
-    if (u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return Add(heap_.NewBigInt(absl::StrCat(u)));
+    if (u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return Add(heap_.NewBigInt(absl::StrCat(u), origin_));
     return Add(Value::Int(static_cast<int64_t>(u)).WithOrigin(origin_));
   }
   bool number_float(double d, const std::string& digits) override {
     // The parser also calls this for integers that fit nowhere.
-    if (digits.find_first_of(".eE") == std::string::npos) return Add(heap_.NewBigInt(digits));
+    if (digits.find_first_of(".eE") == std::string::npos) return Add(NewInteger(digits));
     return Add(Value::Float(d).WithOrigin(origin_));
   }
   bool string(std::string& s) override { return Add(heap_.NewString(s, origin_)); }
   bool binary(nlohmann::json::binary_t&) override { return false; }
-  bool start_object(size_t) override { return Open(heap_.NewDict()); }
-  bool start_array(size_t) override { return Open(heap_.NewList({})); }
+  bool start_object(size_t) override {
+    absl::StatusOr<Value> dict = heap_.NewDict();
+    if (dict.ok()) dict->AsDict().Freeze();
+    return Open(std::move(dict));
+  }
+  bool start_array(size_t) override {
+    absl::StatusOr<Value> list = heap_.NewList({});
+    if (list.ok()) list->AsList().frozen = true;
+    return Open(std::move(list));
+  }
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(std::string& s) override {
@@ -63,6 +73,11 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
     Value value;
     Value key;  // of a dict's next entry
   };
+
+  absl::StatusOr<Value> NewInteger(const std::string& digits) {
+    SLUICE_RETURN_IF_ERROR(heap_.budget().Scan(digits.size()));
+    return ParseInteger(digits, 10, origin_, heap_);
+  }
 
   bool Add(absl::StatusOr<Value> value) {
     status_ = value.status();
@@ -120,7 +135,7 @@ class JsonWriter {
       case Kind::kDict:
         return WriteDict(value.AsDict(), level);
       case Kind::kList:
-        if (value.AsList().kind <= ListKind::kTuple) return WriteList(value.AsList(), level);
+        if (value.AsList().kind <= ListKind::kGroup) return WriteList(value.AsList(), level);
         [[fallthrough]];
       default:
         return absl::InvalidArgumentError(
@@ -165,7 +180,7 @@ class JsonWriter {
       const char32_t c = CharAt(s, pos);
       if (c >= 0x20 && c != '"' && c != '\\' && (c < 0x7F || !style_.ensure_ascii)) continue;
       out_.Append(TextSlice{&text, plain, pos});
-      out_.Append(Escape(c), text.AllFromTemplate() ? Origin::kTemplate : Origin::kUser);
+      out_.Append(Escape(c), text.OriginAt(pos));
       plain = pos + length;
     }
     out_.Append(TextSlice{&text, plain, s.size()});

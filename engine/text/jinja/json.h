@@ -8,9 +8,10 @@
 
 namespace sluice::jinja {
 
-// Object keys keep their order (of a repeated key the first place and the last value); integers of any size stay exact.
-// All strings and scalars get `origin`. INVALID_ARGUMENT with the position for text that is not JSON or nests deeper
-// than Limits::max_nesting.
+// Object keys keep their order (of a repeated key the first place and the last value); integers stay exact. All strings
+// and scalars get `origin`, and no method of a template changes the lists and dicts. INVALID_ARGUMENT with the position
+// for text that is not JSON or nests deeper than Limits::max_nesting, or for an integer of more digits than
+// kMaxIntegerDigits (big_int.h).
 absl::StatusOr<Value> FromJson(absl::string_view json, Origin origin, Heap& heap);
 
 struct JsonStyle {

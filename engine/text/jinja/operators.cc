@@ -8,6 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/jinja/big_int.h"
+#include "engine/text/jinja/format.h"
+#include "engine/text/jinja/strings.h"
 #include "engine/text/jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -23,52 +26,7 @@ absl::Status Mismatch(absl::string_view symbol, const Value& left, const Value& 
       absl::StrCat("'", symbol, "' is not supported between ", TypeName(left), " and ", TypeName(right)));
 }
 
-bool IsSequence(const Value& v) { return v.is(Kind::kList) && v.AsList().kind <= ListKind::kTuple; }
-
-absl::Status Overflow() { return absl::InvalidArgumentError("the result is no integer of 64 bits"); }
-
-// Base to the power of a non-negative exponent, by squaring.
-absl::StatusOr<int64_t> Power(int64_t base, int64_t exponent) {
-  int64_t result = 1;
-  while (exponent > 0) {
-    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) return Overflow();
-    exponent >>= 1;
-    if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) return Overflow();
-  }
-  return result;
-}
-
-absl::StatusOr<Value> IntegerBinary(BinaryOp op, int64_t a, int64_t b) {
-  int64_t result = 0;
-  switch (op) {
-    case BinaryOp::kAdd:
-      if (__builtin_add_overflow(a, b, &result)) return Overflow();
-      return Value::Int(result);
-    case BinaryOp::kSubtract:
-      if (__builtin_sub_overflow(a, b, &result)) return Overflow();
-      return Value::Int(result);
-    case BinaryOp::kMultiply:
-      if (__builtin_mul_overflow(a, b, &result)) return Overflow();
-      return Value::Int(result);
-    case BinaryOp::kPower: {
-      if (b < 0) return Value::Float(std::pow(static_cast<double>(a), static_cast<double>(b)));
-      SLUICE_ASSIGN_OR_RETURN(result, Power(a, b));
-      return Value::Int(result);
-    }
-    default:
-      break;
-  }
-  if (b == 0) return absl::InvalidArgumentError("division by zero");
-  if (op == BinaryOp::kDivide) return Value::Float(static_cast<double>(a) / static_cast<double>(b));
-  if (b == -1) {  // the one quotient that overflows
-    if (op == BinaryOp::kModulo) return Value::Int(0);
-    if (__builtin_sub_overflow(int64_t{0}, a, &result)) return Overflow();
-    return Value::Int(result);
-  }
-  // Python rounds down, C++ towards zero.
-  const bool adjust = a % b != 0 && (a % b < 0) != (b < 0);
-  return Value::Int(op == BinaryOp::kModulo ? a % b + (adjust ? b : 0) : a / b - (adjust ? 1 : 0));
-}
+bool IsSequence(const Value& v) { return v.is(Kind::kList) && v.AsList().kind <= ListKind::kGroup; }
 
 absl::StatusOr<Value> FloatBinary(BinaryOp op, double a, double b) {
   switch (op) {
@@ -78,16 +36,59 @@ absl::StatusOr<Value> FloatBinary(BinaryOp op, double a, double b) {
       return Value::Float(a - b);
     case BinaryOp::kMultiply:
       return Value::Float(a * b);
-    case BinaryOp::kPower:
-      return Value::Float(std::pow(a, b));
+    case BinaryOp::kPower: {
+      if (a == 0 && b < 0) return absl::InvalidArgumentError("zero cannot be raised to a negative power");
+      const double result = std::pow(a, b);
+      if (std::isnan(result) && !std::isnan(a) && !std::isnan(b)) {
+        return absl::InvalidArgumentError("a negative number has no fractional power");
+      }
+      if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) {
+        return absl::InvalidArgumentError("the power is too large for a float");
+      }
+      return Value::Float(result);
+    }
     default:
       break;
   }
   if (b == 0) return absl::InvalidArgumentError("division by zero");
   if (op == BinaryOp::kDivide) return Value::Float(a / b);
-  if (op == BinaryOp::kFloorDivide) return Value::Float(std::floor(a / b));
-  const double rest = std::fmod(a, b);
-  return Value::Float(rest != 0 && (rest < 0) != (b < 0) ? rest + b : std::copysign(rest, rest == 0 ? b : rest));
+  double rest = std::fmod(a, b);
+  const bool adjust = rest != 0 && (rest < 0) != (b < 0);
+  if (op == BinaryOp::kModulo) return Value::Float(adjust ? rest + b : std::copysign(rest, rest == 0 ? b : rest));
+  // As Python: from the remainder, then to the nearest whole number.
+  const double quotient = (a - rest) / b - (adjust ? 1 : 0);
+  if (quotient == 0) return Value::Float(std::copysign(0.0, a / b));
+  const double whole = std::floor(quotient);
+  return Value::Float(quotient - whole > 0.5 ? whole + 1 : whole);
+}
+
+// Of a number of any kind.
+absl::StatusOr<double> AsDouble(const Value& v) {
+  if (v.is(Kind::kBigInt)) return NearestFloat(v);
+  return v.ToFloat();
+}
+
+bool IsAnyNumber(const Value& v) { return v.IsNumber() || v.is(Kind::kBigInt); }
+
+absl::StatusOr<Value> NumberArithmetic(BinaryOp op, const Value& left, const Value& right, Heap& heap) {
+  if (left.IsWholeNumber() && right.IsWholeNumber()) return IntegerArithmetic(op, left, right, heap);
+  SLUICE_ASSIGN_OR_RETURN(const double a, AsDouble(left));
+  SLUICE_ASSIGN_OR_RETURN(const double b, AsDouble(right));
+  SLUICE_ASSIGN_OR_RETURN(const Value result, FloatBinary(op, a, b));
+  const bool from_user = OriginOf(left) != Origin::kTemplate || OriginOf(right) != Origin::kTemplate;
+  return result.WithOrigin(from_user ? Origin::kUser : Origin::kTemplate);
+}
+
+// -1, 0, 1, or 2 where NaN stands.
+int OrderOfNumbers(const Value& left, const Value& right) {
+  if (left.IsWholeNumber() && right.IsWholeNumber()) return CompareIntegers(left, right);
+  if (left.IsWholeNumber()) return CompareIntegerWithFloat(left, right.AsFloat());
+  if (right.IsWholeNumber()) {
+    const int order = CompareIntegerWithFloat(right, left.AsFloat());
+    return order == 2 ? 2 : -order;
+  }
+  const double a = left.AsFloat(), b = right.AsFloat();
+  return a < b ? -1 : a > b ? 1 : a == b ? 0 : 2;
 }
 
 absl::StatusOr<Value> Repeat(const Value& sequence, int64_t times, Heap& heap) {
@@ -97,7 +98,8 @@ absl::StatusOr<Value> Repeat(const Value& sequence, int64_t times, Heap& heap) {
   if (sequence.is(Kind::kString)) {
     TextBuilder out(heap.budget());
     for (int64_t i = 0; i < times && out.status().ok(); ++i) out.Append(sequence.AsText());
-    return heap.NewString(std::move(out));
+    SLUICE_ASSIGN_OR_RETURN(const Value repeated, heap.NewString(std::move(out)));
+    return repeated.MarkupLike(sequence);
   }
   SLUICE_ASSIGN_OR_RETURN(const Value list, heap.NewList({}, sequence.AsList().kind));
   for (int64_t i = 0; i < times; ++i) {
@@ -107,22 +109,7 @@ absl::StatusOr<Value> Repeat(const Value& sequence, int64_t times, Heap& heap) {
   return list;
 }
 
-void AppendEscaped(const Text& text, TextBuilder& out) {
-  const absl::string_view s = text.bytes;
-  for (size_t pos = 0; out.status().ok();) {
-    const size_t special = std::min(s.find_first_of("&<>'\"", pos), s.size());
-    out.Append(TextSlice{&text, pos, special});
-    if (special == s.size()) return;
-    static constexpr std::pair<char, absl::string_view> kEscapes[] = {
-        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
-    for (const auto& [c, escape] : kEscapes) {
-      if (c == s[special]) out.Append(escape, text.AllFromTemplate() ? Origin::kTemplate : Origin::kUser);
-    }
-    pos = special + 1;
-  }
-}
-
-// Whether `left` orders before (-1), with (0) or after (1) `right`.
+// Whether `left` orders before (-1), with (0) or after (1) `right`; 2 where a NaN makes every comparison false.
 absl::StatusOr<int> Order(const Value& left, const Value& right, absl::string_view symbol, Heap& heap) {
   DepthGuard guard(heap.budget());
   SLUICE_RETURN_IF_ERROR(guard.status());
@@ -130,8 +117,7 @@ absl::StatusOr<int> Order(const Value& left, const Value& right, absl::string_vi
   if (left.is(Kind::kUndefined)) return UndefinedError(left);
   if (right.is(Kind::kUndefined)) return UndefinedError(right);
   auto order = [](const auto& a, const auto& b) { return a < b ? -1 : b < a ? 1 : 0; };
-  if (left.IsInteger() && right.IsInteger()) return order(left.AsInt(), right.AsInt());
-  if (left.IsNumber() && right.IsNumber()) return order(left.ToFloat(), right.ToFloat());
+  if (IsAnyNumber(left) && IsAnyNumber(right)) return OrderOfNumbers(left, right);
   if (left.is(Kind::kString) && right.is(Kind::kString)) {  // the order of UTF-8 is that of the code points
     SLUICE_RETURN_IF_ERROR(heap.budget().Scan(std::min(left.AsView().size(), right.AsView().size())));
     return order(left.AsView(), right.AsView());
@@ -193,6 +179,11 @@ absl::StatusOr<std::vector<Value>> Characters(const Text& text, Heap& heap) {
 
 absl::Status UndefinedError(const Value& undefined) {
   const Text* name = undefined.UndefinedName();
+  if (undefined.is_forbidden()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", absl::string_view(name->bytes).substr(0, 100),
+                     "' is not allowed: it is private, or changes a value of the request"));
+  }
   return absl::InvalidArgumentError(
       name != nullptr ? absl::StrCat("'", absl::string_view(name->bytes).substr(0, 100), "' is undefined")
                       : "the value is undefined");
@@ -200,14 +191,9 @@ absl::Status UndefinedError(const Value& undefined) {
 
 absl::StatusOr<Value> ApplyBinary(BinaryOp op, const Value& left, const Value& right, Heap& heap) {
   if (left.is(Kind::kUndefined)) return UndefinedError(left);
+  if (op == BinaryOp::kModulo && left.is(Kind::kString)) return PercentFormat(left, right, heap);
   if (right.is(Kind::kUndefined)) return UndefinedError(right);
-  if (left.IsNumber() && right.IsNumber()) {
-    const bool from_user = left.origin() == Origin::kUser || right.origin() == Origin::kUser;
-    SLUICE_ASSIGN_OR_RETURN(const Value result, left.IsInteger() && right.IsInteger()
-                                                    ? IntegerBinary(op, left.AsInt(), right.AsInt())
-                                                    : FloatBinary(op, left.ToFloat(), right.ToFloat()));
-    return result.WithOrigin(from_user ? Origin::kUser : Origin::kTemplate);
-  }
+  if (IsAnyNumber(left) && IsAnyNumber(right)) return NumberArithmetic(op, left, right, heap);
   if (op == BinaryOp::kAdd && left.is(Kind::kString) && right.is(Kind::kString)) {
     const bool markup = left.is_markup() || right.is_markup();
     TextBuilder out(heap.budget());
@@ -231,34 +217,30 @@ absl::StatusOr<Value> ApplyBinary(BinaryOp op, const Value& left, const Value& r
   return Mismatch(Symbol(op), left, right);
 }
 
-absl::StatusOr<Value> ApplyUnary(UnaryOp op, const Value& operand) {
+absl::StatusOr<Value> ApplyUnary(UnaryOp op, const Value& operand, Heap& heap) {
   if (op == UnaryOp::kNot) return Value::Bool(!IsTrue(operand));
   if (operand.is(Kind::kUndefined)) return UndefinedError(operand);
-  if (!operand.IsNumber()) {
+  if (!IsAnyNumber(operand)) {
     return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(operand), " has no sign to change"));
   }
   if (operand.is(Kind::kFloat)) {
     return Value::Float(op == UnaryOp::kMinus ? -operand.AsFloat() : operand.AsFloat()).WithOrigin(operand.origin());
   }
-  int64_t result = operand.AsInt();
-  if (op == UnaryOp::kMinus && __builtin_sub_overflow(int64_t{0}, operand.AsInt(), &result)) return Overflow();
-  return Value::Int(result).WithOrigin(operand.origin());
+  if (op == UnaryOp::kMinus) return Negated(operand, heap);
+  return operand.is(Kind::kBigInt) ? operand : Value::Int(operand.AsInt()).WithOrigin(operand.origin());
 }
 
 absl::StatusOr<bool> Equal(const Value& left, const Value& right, Heap& heap) {
   DepthGuard guard(heap.budget());
   SLUICE_RETURN_IF_ERROR(guard.status());
   SLUICE_RETURN_IF_ERROR(heap.budget().Spend(1));
-  if (left.IsNumber() && right.IsNumber()) {
-    return left.IsInteger() && right.IsInteger() ? left.AsInt() == right.AsInt() : left.ToFloat() == right.ToFloat();
-  }
+  if (IsAnyNumber(left) && IsAnyNumber(right)) return OrderOfNumbers(left, right) == 0;
   if (left.kind() != right.kind()) return false;
   switch (left.kind()) {
     case Kind::kUndefined:
     case Kind::kNone:
       return true;
     case Kind::kString:
-    case Kind::kBigInt:
       if (left.AsView().size() != right.AsView().size()) return false;
       SLUICE_RETURN_IF_ERROR(heap.budget().Scan(left.AsView().size()));
       return left.AsView() == right.AsView();
@@ -273,7 +255,7 @@ absl::StatusOr<bool> Equal(const Value& left, const Value& right, Heap& heap) {
 
 absl::StatusOr<bool> Less(const Value& left, const Value& right, Heap& heap) {
   SLUICE_ASSIGN_OR_RETURN(const int order, Order(left, right, "<", heap));
-  return order < 0;
+  return order == -1;
 }
 
 absl::StatusOr<bool> Contains(const Value& container, const Value& item, Heap& heap) {
@@ -287,6 +269,7 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item, Heap& h
       return memmem(haystack.data(), haystack.size(), needle.data(), needle.size()) != nullptr;
     }
     case Kind::kDict:
+      if (!IsHashable(item)) return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(item), " cannot be a key"));
       if (!item.is(Kind::kString)) SLUICE_RETURN_IF_ERROR(heap.budget().Visit(container.AsDict().size()));
       return container.AsDict().Find(item) != nullptr;
     case Kind::kList: {
@@ -321,13 +304,13 @@ absl::StatusOr<bool> Compare(CompareOp op, const Value& left, const Value& right
   SLUICE_ASSIGN_OR_RETURN(const int order, Order(left, right, kSymbols[static_cast<int>(op)], heap));
   switch (op) {
     case CompareOp::kLess:
-      return order < 0;
+      return order == -1;
     case CompareOp::kLessEqual:
-      return order <= 0;
+      return order == -1 || order == 0;
     case CompareOp::kGreater:
-      return order > 0;
+      return order == 1;
     default:
-      return order >= 0;
+      return order == 0 || order == 1;
   }
 }
 
@@ -383,7 +366,9 @@ absl::StatusOr<Value> TakeSlice(const Value& object, std::optional<int64_t> begi
   const int64_t from = SliceBound(begin, size, stride < 0, true);
   const int64_t to = SliceBound(end, size, stride < 0, false);
   if (is_text && stride == 1) {
-    return heap.NewString(TextSlice{&object.AsText(), start_of(from), start_of(std::max(from, to))});
+    SLUICE_ASSIGN_OR_RETURN(const Value slice,
+                            heap.NewString(TextSlice{&object.AsText(), start_of(from), start_of(std::max(from, to))}));
+    return slice.MarkupLike(object);
   }
   const int64_t distance = stride > 0 ? to - from : from - to;
   const int64_t magnitude = stride > 0 ? stride : (stride == INT64_MIN ? INT64_MAX : -stride);
@@ -399,7 +384,9 @@ absl::StatusOr<Value> TakeSlice(const Value& object, std::optional<int64_t> begi
       items.push_back(object.AsList().items[static_cast<size_t>(at)]);
     }
   }
-  return is_text ? heap.NewString(std::move(out)) : heap.NewList(std::move(items), object.AsList().kind);
+  if (!is_text) return heap.NewList(std::move(items), object.AsList().kind);
+  SLUICE_ASSIGN_OR_RETURN(const Value slice, heap.NewString(std::move(out)));
+  return slice.MarkupLike(object);
 }
 
 absl::StatusOr<std::vector<Value>> Iterate(const Value& value, Heap& heap) {

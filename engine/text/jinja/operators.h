@@ -13,7 +13,7 @@
 namespace sluice::jinja {
 
 absl::StatusOr<Value> ApplyBinary(BinaryOp op, const Value& left, const Value& right, Heap& heap);
-absl::StatusOr<Value> ApplyUnary(UnaryOp op, const Value& operand);
+absl::StatusOr<Value> ApplyUnary(UnaryOp op, const Value& operand, Heap& heap);
 
 absl::StatusOr<bool> Equal(const Value& left, const Value& right, Heap& heap);
 // left < right; an error unless both are numbers, both strings or both lists.

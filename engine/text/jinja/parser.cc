@@ -1,6 +1,7 @@
 #include "engine/text/jinja/parser.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@ class Parser : private ExpressionParser {
 
   absl::Status Run() {
     SLUICE_ASSIGN_OR_RETURN(ast_.loop, MakeIdentifier("loop"));
+    SLUICE_ASSIGN_OR_RETURN(ast_.caller, MakeIdentifier("caller"));
+    SLUICE_ASSIGN_OR_RETURN(ast_.varargs, MakeIdentifier("varargs"));
+    SLUICE_ASSIGN_OR_RETURN(ast_.kwargs, MakeIdentifier("kwargs"));
     SLUICE_ASSIGN_OR_RETURN(ast_.body, ParseBody({}));
     return absl::OkStatus();
   }
@@ -40,7 +44,9 @@ class Parser : private ExpressionParser {
         SLUICE_ASSIGN_OR_RETURN(ExpressionPtr value, ParseTuple(/*conditional=*/true, {}));
         if (current().kind != TokenKind::kPrintEnd) return Unexpected("'}}'");
         ++next_;
-        body.push_back({token.position, PrintStatement{std::move(value)}});
+        PrintStatement print;
+        print.values.push_back(std::move(value));
+        body.push_back({token.position, std::move(print)});
       } else if (token.kind == TokenKind::kBlockBegin) {
         if (current().kind != TokenKind::kName) return Unexpected("the name of a statement");
         if (std::find(ends.begin(), ends.end(), current().text) != ends.end()) return body;
@@ -74,6 +80,10 @@ class Parser : private ExpressionParser {
     if (tag.text == "for") return ParseFor();
     if (tag.text == "set") return ParseSet();
     if (tag.text == "macro") return ParseMacro();
+    if (tag.text == "call") return ParseCallBlock();
+    if (tag.text == "with") return ParseWith();
+    if (tag.text == "block") return ParseNamedBlock();
+    if (tag.text == "print") return ParsePrint();
     if (tag.text == "filter") {
       SLUICE_ASSIGN_OR_RETURN(auto filters, ParseFilters());
       SLUICE_ASSIGN_OR_RETURN(Body body, ParseBlockTo("endfilter"));
@@ -114,7 +124,7 @@ class Parser : private ExpressionParser {
     if (SkipName("if")) {
       SLUICE_ASSIGN_OR_RETURN(result.condition, ParseExpression());
     }
-    if (current().IsName("recursive")) return SyntaxError(current().position, "recursive loops are not supported");
+    result.recursive = SkipName("recursive");
     ++loops_;
     auto body = ParseBlock({"else", "endfor"});
     --loops_;
@@ -142,29 +152,105 @@ class Parser : private ExpressionParser {
   }
 
   absl::StatusOr<Statement::Node> ParseMacro() {
-    MacroStatement macro;
+    MacroDefinition macro;
     SLUICE_ASSIGN_OR_RETURN(const std::string name, ExpectName());
     SLUICE_ASSIGN_OR_RETURN(macro.name, MakeIdentifier(name));
+    if (!current().IsOperator("(")) return Unexpected("'('");
+    SLUICE_ASSIGN_OR_RETURN(macro.parameters, ParseParameters());
+    SLUICE_RETURN_IF_ERROR(ParseMacroBody("endmacro", &macro));
+    return MacroStatement{std::move(macro)};
+  }
+
+  absl::StatusOr<Statement::Node> ParseCallBlock() {
+    CallStatement result;
+    result.caller.name = ast_.caller;
+    if (current().IsOperator("(")) {
+      SLUICE_ASSIGN_OR_RETURN(result.caller.parameters, ParseParameters());
+    }
+    const Position position = current().position;
+    SLUICE_ASSIGN_OR_RETURN(result.call, ParseExpression());
+    if (!std::holds_alternative<Call>(result.call->node)) return SyntaxError(position, "expected a call");
+    SLUICE_RETURN_IF_ERROR(ParseMacroBody("endcall", &result.caller));
+    return result;
+  }
+
+  // (a, b=2), from the opening parenthesis on.
+  absl::StatusOr<std::vector<MacroParameter>> ParseParameters() {
     SLUICE_RETURN_IF_ERROR(ExpectOperator("("));
+    std::vector<MacroParameter> parameters;
     while (!current().IsOperator(")")) {
-      if (!macro.parameters.empty()) SLUICE_RETURN_IF_ERROR(ExpectOperator(","));
+      if (!parameters.empty()) SLUICE_RETURN_IF_ERROR(ExpectOperator(","));
       const Position position = current().position;
       MacroParameter parameter;
-      SLUICE_ASSIGN_OR_RETURN(const std::string parameter_name, ExpectName());
-      SLUICE_ASSIGN_OR_RETURN(parameter.name, MakeIdentifier(parameter_name));
+      SLUICE_ASSIGN_OR_RETURN(const std::string name, ExpectName());
+      SLUICE_ASSIGN_OR_RETURN(parameter.name, MakeIdentifier(name));
       if (SkipOperator("=")) {
         SLUICE_ASSIGN_OR_RETURN(parameter.default_value, ParseExpression());
-      } else if (!macro.parameters.empty() && macro.parameters.back().default_value) {
+      } else if (!parameters.empty() && parameters.back().default_value) {
         return SyntaxError(position, "a parameter without default follows one with a default");
       }
-      macro.parameters.push_back(std::move(parameter));
+      parameters.push_back(std::move(parameter));
     }
     ++next_;
+    return parameters;
+  }
+
+  // The body up to `end`, and which of the special names it uses.
+  absl::Status ParseMacroBody(absl::string_view end, MacroDefinition* macro) {
     const int outer_loops = std::exchange(loops_, 0);
-    auto body = ParseBlockTo("endmacro");
+    const Uses outer_uses = std::exchange(uses_, {});
+    auto body = ParseBlockTo(end);
     loops_ = outer_loops;
-    SLUICE_ASSIGN_OR_RETURN(macro.body, std::move(body));
-    return macro;
+    macro->takes_caller = uses_.caller;
+    for (const MacroParameter& parameter : macro->parameters) {
+      if (uses_.caller && parameter.name.id == ast_.caller.id && !parameter.default_value) {
+        return SyntaxError(current().position, "a parameter named 'caller' wants a default");
+      }
+    }
+    macro->takes_more_positional = uses_.varargs;
+    macro->takes_more_keyword = uses_.kwargs;
+    uses_ = {outer_uses.caller || uses_.caller, outer_uses.varargs || uses_.varargs, outer_uses.kwargs || uses_.kwargs};
+    SLUICE_ASSIGN_OR_RETURN(macro->body, std::move(body));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Statement::Node> ParseWith() {
+    WithStatement result;
+    while (current().kind != TokenKind::kBlockEnd) {
+      if (!result.variables.empty()) SLUICE_RETURN_IF_ERROR(ExpectOperator(","));
+      SLUICE_ASSIGN_OR_RETURN(Target target, ParseTargetName(/*with_attribute=*/false));
+      SLUICE_RETURN_IF_ERROR(ExpectOperator("="));
+      SLUICE_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+      result.variables.emplace_back(std::move(target), std::move(value));
+    }
+    SLUICE_ASSIGN_OR_RETURN(result.body, ParseBlockTo("endwith"));
+    return result;
+  }
+
+  absl::StatusOr<Statement::Node> ParseNamedBlock() {
+    const Position position = current().position;
+    SLUICE_ASSIGN_OR_RETURN(const std::string name, ExpectName());
+    if (!block_names_.insert(name).second) {
+      return SyntaxError(position, absl::StrCat("there are two blocks '", name, "'"));
+    }
+    BlockStatement result;
+    result.scoped = SkipName("scoped");
+    SkipName("required");
+    const int outer_loops = std::exchange(loops_, 0);
+    auto body = ParseBlockTo("endblock");
+    loops_ = outer_loops;
+    SLUICE_ASSIGN_OR_RETURN(result.body, std::move(body));
+    SkipName(name);  // {% endblock name %}
+    return result;
+  }
+
+  absl::StatusOr<Statement::Node> ParsePrint() {
+    PrintStatement result;
+    do {
+      SLUICE_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+      result.values.push_back(std::move(value));
+    } while (SkipOperator(","));
+    return result;
   }
 
   absl::StatusOr<Target> ParseTarget(bool with_attribute) {
@@ -206,6 +292,7 @@ class Parser : private ExpressionParser {
   }
 
   int loops_ = 0;  // around the current statement, within its macro
+  std::set<std::string> block_names_;
 };
 
 }  // namespace

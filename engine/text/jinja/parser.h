@@ -1,5 +1,5 @@
-// Jinja's grammar, as far as chat templates use it: see the statements and expressions of ast.h. Not supported, and
-// named in the error: include, import, extends, block, call, with, autoescape, recursive loops.
+// Jinja's grammar: see the statements and expressions of ast.h. Not supported, and named in the error: what needs other
+// templates (include, import, from, extends), and autoescape.
 #pragma once
 
 #include <memory>

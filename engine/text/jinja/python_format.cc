@@ -14,7 +14,7 @@
 namespace sluice::jinja {
 namespace {
 
-void AppendStringRepr(const Text& text, TextBuilder& out) {
+void AppendStringRepr(const Text& text, bool ascii, TextBuilder& out) {
   const absl::string_view s = text.bytes;
   const char quote = absl::StrContains(s, "'") && !absl::StrContains(s, "\"") ? '"' : '\'';
   const absl::string_view quote_text(&quote, 1);
@@ -32,7 +32,7 @@ void AppendStringRepr(const Text& text, TextBuilder& out) {
       escaped = "\\r";
     } else if (c == '\t') {
       escaped = "\\t";
-    } else if (IsPrintable(c)) {
+    } else if (IsPrintable(c) && (c < 0x80 || !ascii)) {
       continue;
     } else if (c < 0x100) {
       escaped = absl::StrFormat("\\x%02x", static_cast<unsigned>(c));
@@ -42,28 +42,29 @@ void AppendStringRepr(const Text& text, TextBuilder& out) {
       escaped = absl::StrFormat("\\U%08x", static_cast<unsigned>(c));
     }
     out.Append(TextSlice{&text, plain, pos});
-    out.Append(escaped, text.AllFromTemplate() ? Origin::kTemplate : Origin::kUser);
+    out.Append(escaped, text.OriginAt(pos));
     plain = pos + length;
   }
   out.Append(TextSlice{&text, plain, s.size()});
   out.Append(quote_text, Origin::kTemplate);
 }
 
-absl::Status AppendItems(const std::vector<Value>& items, Heap& heap, TextBuilder& out) {
+absl::Status AppendItems(const std::vector<Value>& items, bool ascii, Heap& heap, TextBuilder& out) {
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out.Append(", ", Origin::kTemplate);
-    SLUICE_RETURN_IF_ERROR(AppendRepr(items[i], heap, out));
+    SLUICE_RETURN_IF_ERROR(AppendRepr(items[i], heap, out, ascii));
   }
   return out.status();
 }
 
-absl::Status AppendListRepr(const List& list, Heap& heap, TextBuilder& out) {
+absl::Status AppendListRepr(const List& list, bool ascii, Heap& heap, TextBuilder& out) {
   switch (list.kind) {
     case ListKind::kList:
       break;
     case ListKind::kTuple:
+    case ListKind::kGroup:
       out.Append("(", Origin::kTemplate);
-      SLUICE_RETURN_IF_ERROR(AppendItems(list.items, heap, out));
+      SLUICE_RETURN_IF_ERROR(AppendItems(list.items, ascii, heap, out));
       out.Append(list.items.size() == 1 ? ",)" : ")", Origin::kTemplate);
       return out.status();
     case ListKind::kIterator:
@@ -72,20 +73,20 @@ absl::Status AppendListRepr(const List& list, Heap& heap, TextBuilder& out) {
       out.Append(absl::StrCat(TypeName(Value::Of(const_cast<List*>(&list))), "("), Origin::kTemplate);
   }
   out.Append("[", Origin::kTemplate);
-  SLUICE_RETURN_IF_ERROR(AppendItems(list.items, heap, out));
+  SLUICE_RETURN_IF_ERROR(AppendItems(list.items, ascii, heap, out));
   out.Append(list.kind == ListKind::kList ? "]" : "])", Origin::kTemplate);
   return out.status();
 }
 
-absl::Status AppendDictRepr(const Dict& dict, Heap& heap, TextBuilder& out) {
+absl::Status AppendDictRepr(const Dict& dict, bool ascii, Heap& heap, TextBuilder& out) {
   out.Append("{", Origin::kTemplate);
   bool first = true;
   for (const Dict::Entry& entry : dict.entries()) {
     if (!first) out.Append(", ", Origin::kTemplate);
     first = false;
-    SLUICE_RETURN_IF_ERROR(AppendRepr(entry.key, heap, out));
+    SLUICE_RETURN_IF_ERROR(AppendRepr(entry.key, heap, out, ascii));
     out.Append(": ", Origin::kTemplate);
-    SLUICE_RETURN_IF_ERROR(AppendRepr(entry.value, heap, out));
+    SLUICE_RETURN_IF_ERROR(AppendRepr(entry.value, heap, out, ascii));
   }
   out.Append("}", Origin::kTemplate);
   return out.status();
@@ -115,7 +116,7 @@ std::string FormatFloat(double d) {
   return absl::StrCat(sign, digits.substr(0, whole), ".", digits.substr(whole));
 }
 
-absl::Status AppendRepr(const Value& value, Heap& heap, TextBuilder& out) {
+absl::Status AppendRepr(const Value& value, Heap& heap, TextBuilder& out, bool ascii) {
   DepthGuard guard(heap.budget());
   SLUICE_RETURN_IF_ERROR(guard.status());
   SLUICE_RETURN_IF_ERROR(heap.budget().Spend(1));
@@ -139,15 +140,17 @@ absl::Status AppendRepr(const Value& value, Heap& heap, TextBuilder& out) {
       out.Append(FormatFloat(value.AsFloat()), value.origin());
       break;
     case Kind::kString:
-      AppendStringRepr(value.AsText(), out);
+      if (value.is_markup()) out.Append("Markup(", Origin::kTemplate);
+      AppendStringRepr(value.AsText(), ascii, out);
+      if (value.is_markup()) out.Append(")", Origin::kTemplate);
       break;
     case Kind::kList:
-      return AppendListRepr(value.AsList(), heap, out);
+      return AppendListRepr(value.AsList(), ascii, heap, out);
     case Kind::kDict:
-      return AppendDictRepr(value.AsDict(), heap, out);
+      return AppendDictRepr(value.AsDict(), ascii, heap, out);
     case Kind::kNamespace:
       out.Append("<Namespace ", Origin::kTemplate);
-      SLUICE_RETURN_IF_ERROR(AppendDictRepr(value.AsDict(), heap, out));
+      SLUICE_RETURN_IF_ERROR(AppendDictRepr(value.AsDict(), ascii, heap, out));
       out.Append(">", Origin::kTemplate);
       break;
     default:

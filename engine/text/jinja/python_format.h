@@ -14,8 +14,8 @@ std::string FormatFloat(double d);
 
 // str(value) appended to `out`: a string as it is, undefined as nothing, everything else as repr.
 absl::Status AppendStr(const Value& value, Heap& heap, TextBuilder& out);
-// repr(value) appended to `out`.
-absl::Status AppendRepr(const Value& value, Heap& heap, TextBuilder& out);
+// repr(value) appended to `out`; ascii(value) if `ascii`.
+absl::Status AppendRepr(const Value& value, Heap& heap, TextBuilder& out, bool ascii = false);
 
 // str(value) as a string value; a string is returned itself.
 absl::StatusOr<Value> ToStr(const Value& value, Heap& heap);

@@ -155,23 +155,84 @@ absl::StatusOr<Value> Replace(const Text& text, const Text& from, const Text& to
 absl::StatusOr<Value> ChangeCase(const Text& text, Case to, Heap& heap) {
   SLUICE_RETURN_IF_ERROR(heap.budget().Visit(text.bytes.size() * (text.ascii ? 1 : 16)));
   TextBuilder out(heap.budget());
+  const absl::string_view all = text.bytes;
+  bool in_word = false;  // of title() and the filter of that name: a letter, or anything, stands before
   auto append = [&](size_t begin, size_t end, Origin origin) {
-    absl::string_view part = absl::string_view(text.bytes).substr(begin, end - begin);
-    if (to == Case::kCapitalized && begin == 0 && !part.empty()) {
-      const size_t first = CharLength(part, 0);
-      out.Append(ToUpper(part.substr(0, first)), origin);
-      part = part.substr(first);
+    const absl::string_view part = all.substr(begin, end - begin);
+    switch (to) {
+      case Case::kUpper:
+        out.Append(ToUpper(part), origin);
+        return;
+      case Case::kLower:
+        out.Append(ToLower(part), origin);
+        return;
+      case Case::kSwapped:
+        out.Append(SwapCase(part), origin);
+        return;
+      case Case::kFolded:
+        out.Append(FoldCase(part), origin);
+        return;
+      case Case::kCapitalized: {
+        const size_t first = begin == 0 && !part.empty() ? CharLength(part, 0) : 0;
+        out.Append(ToTitle(part.substr(0, first)), origin);
+        out.Append(ToLower(part.substr(first)), origin);
+        return;
+      }
+      case Case::kTitle:
+      case Case::kWords:
+        break;
     }
-    out.Append(to == Case::kUpper ? ToUpper(part) : ToLower(part), origin);
+    for (size_t pos = 0, length; pos < part.size() && out.status().ok(); pos += length) {
+      length = CharLength(part, pos);
+      const absl::string_view c = part.substr(pos, length);
+      if (to == Case::kTitle) {
+        out.Append(in_word ? LowerAt(part, pos) : ToTitle(c), origin);
+        in_word = IsCased(CharAt(part, pos));
+      } else {
+        const bool separator =
+            IsSpace(CharAt(part, pos)) || absl::string_view("-({[<").find(c) != absl::string_view::npos;
+        out.Append(in_word ? LowerAt(part, pos) : ToUpper(c), origin);
+        in_word = !separator;
+      }
+    }
   };
   size_t begin = 0;
   for (const ByteRange& range : text.user) {
     append(begin, range.begin, Origin::kTemplate);
-    append(range.begin, range.end, Origin::kUser);
+    append(range.begin, range.end, range.origin);
     begin = range.end;
   }
   append(begin, text.bytes.size(), Origin::kTemplate);
   return heap.NewString(std::move(out));
+}
+
+absl::Status AppendAligned(const TextSlice& text, int64_t width, Align align, absl::string_view fill, TextBuilder& out,
+                           Heap& heap) {
+  SLUICE_RETURN_IF_ERROR(heap.budget().Visit(text.view().size()));
+  const auto length = static_cast<int64_t>(CountChars(text.view()));
+  const int64_t missing = std::max<int64_t>(width - length, 0);
+  const int64_t left = align == Align::kLeft    ? 0
+                       : align == Align::kRight ? missing
+                                                : missing / 2 + (missing & width & 1);
+  out.AppendRepeated(fill, left, Origin::kTemplate);
+  out.Append(text);
+  out.AppendRepeated(fill, missing - left, Origin::kTemplate);
+  return out.status();
+}
+
+void AppendEscaped(const TextSlice& text, TextBuilder& out) {
+  const absl::string_view s = absl::string_view(text.text->bytes).substr(0, text.end);
+  for (size_t pos = text.begin; out.status().ok();) {
+    const size_t special = std::min(s.find_first_of("&<>'\"", pos), s.size());
+    out.Append(TextSlice{text.text, pos, special});
+    if (special == s.size()) return;
+    static constexpr std::pair<char, absl::string_view> kEscapes[] = {
+        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+    for (const auto& [c, escape] : kEscapes) {
+      if (c == s[special]) out.Append(escape, text.text->OriginAt(special));
+    }
+    pos = special + 1;
+  }
 }
 
 absl::StatusOr<Value> Indent(const Text& text, const Text& indentation, bool first, bool blank, Heap& heap) {
@@ -188,6 +249,16 @@ absl::StatusOr<Value> Indent(const Text& text, const Text& indentation, bool fir
     out.Append(lines[i]);
   }
   return heap.NewString(std::move(out));
+}
+
+bool HasOneCase(absl::string_view s, bool upper) {
+  bool any = false;
+  for (size_t pos = 0; pos < s.size(); pos += CharLength(s, pos)) {
+    const char32_t c = CharAt(s, pos);
+    if (IsTitlecase(c) || (upper ? IsLowercase(c) : IsUppercase(c))) return false;
+    any = any || (upper ? IsUppercase(c) : IsLowercase(c));
+  }
+  return any;
 }
 
 absl::StatusOr<Value> ToStrings(const std::vector<TextSlice>& parts, Heap& heap) {

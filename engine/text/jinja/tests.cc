@@ -4,6 +4,7 @@
 #include "engine/text/jinja/builtins.h"
 #include "engine/text/jinja/operators.h"
 #include "engine/text/jinja/python_format.h"
+#include "engine/text/jinja/strings.h"
 #include "engine/text/jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -24,7 +25,7 @@ Result IsFalseConstant(const Invocation& call) { return Value::Bool(call.self.is
 Result IsSequence(const Invocation& call) {
   const Value& v = call.self;
   return Value::Bool(v.is(Kind::kString) || v.is(Kind::kDict) || v.is(Kind::kUndefined) ||
-                     (v.is(Kind::kList) && v.AsList().kind <= ListKind::kTuple));
+                     (v.is(Kind::kList) && v.AsList().kind <= ListKind::kGroup));
 }
 
 template <CompareOp op>
@@ -39,43 +40,55 @@ Result IsSame(const Invocation& call) {
   return Value::Bool(call.self.SameObject(other));
 }
 
-absl::StatusOr<int64_t> Remainder(const Value& value, int64_t divisor, Heap& heap) {
-  SLUICE_ASSIGN_OR_RETURN(const Value rest, ApplyBinary(BinaryOp::kModulo, value, Value::Int(divisor), heap));
-  return rest.is(Kind::kFloat) ? (rest.AsFloat() == 0 ? 0 : rest.AsFloat() == 1 ? 1 : 2) : rest.AsInt();
+// Whether value % divisor equals `rest`.
+Result RemainderIs(const Value& value, const Value& divisor, int64_t rest, Heap& heap) {
+  SLUICE_ASSIGN_OR_RETURN(const Value found, ApplyBinary(BinaryOp::kModulo, value, divisor, heap));
+  SLUICE_ASSIGN_OR_RETURN(const bool equal, Equal(found, Value::Int(rest), heap));
+  return Value::Bool(equal);
 }
-Result IsEven(const Invocation& call) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rest, Remainder(call.self, 2, call.heap()));
-  return Value::Bool(rest == 0);
-}
-Result IsOdd(const Invocation& call) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rest, Remainder(call.self, 2, call.heap()));
-  return Value::Bool(rest == 1);
-}
-Result IsDivisibleBy(const Invocation& call) {
-  if (!call.args[0]->IsInteger()) return absl::InvalidArgumentError("divisibleby wants an integer");
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rest, Remainder(call.self, call.args[0]->AsInt(), call.heap()));
-  return Value::Bool(rest == 0);
-}
+Result IsEven(const Invocation& call) { return RemainderIs(call.self, Value::Int(2), 0, call.heap()); }
+Result IsOdd(const Invocation& call) { return RemainderIs(call.self, Value::Int(2), 1, call.heap()); }
+Result IsDivisibleBy(const Invocation& call) { return RemainderIs(call.self, *call.args[0], 0, call.heap()); }
 
-// str.islower(), str.isupper(): there is a letter with a case, and none of the other case.
-Result HasCase(const Invocation& call, std::string (*same)(absl::string_view),
-               std::string (*other)(absl::string_view)) {
+// str.islower() or str.isupper() of its text.
+template <bool upper>
+Result IsOfOneCase(const Invocation& call) {
   SLUICE_ASSIGN_OR_RETURN(const Value text, ToStr(call.self, call.heap()));
   SLUICE_RETURN_IF_ERROR(call.context.budget().Visit(text.AsView().size()));
-  return Value::Bool(same(text.AsView()) == text.AsView() && other(text.AsView()) != text.AsView());
+  return Value::Bool(HasOneCase(text.AsView(), upper));
 }
-Result IsLower(const Invocation& call) { return HasCase(call, ToLower, ToUpper); }
-Result IsUpper(const Invocation& call) { return HasCase(call, ToUpper, ToLower); }
+
+Result IsEscaped(const Invocation& call) { return Value::Bool(call.self.is_markup()); }
+absl::Status WantsName(const Value& found) {
+  if (IsHashable(found)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(found), " is no name"));
+}
+Result IsFilter(const Invocation& call) {
+  SLUICE_RETURN_IF_ERROR(WantsName(call.self));
+  return Value::Bool(call.self.is(Kind::kString) && FindFilter(call.self.AsView()) != nullptr);
+}
+Result IsTest(const Invocation& call) {
+  SLUICE_RETURN_IF_ERROR(WantsName(call.self));
+  return Value::Bool(call.self.is(Kind::kString) && FindTest(call.self.AsView()) != nullptr);
+}
 
 constexpr Builtin kTests[] = {
+    {"!=", Compares<CompareOp::kNotEqual>, {"other"}, 1},
+    {"<", Compares<CompareOp::kLess>, {"other"}, 1},
+    {"<=", Compares<CompareOp::kLessEqual>, {"other"}, 1},
+    {"==", Compares<CompareOp::kEqual>, {"other"}, 1},
+    {">", Compares<CompareOp::kGreater>, {"other"}, 1},
+    {">=", Compares<CompareOp::kGreaterEqual>, {"other"}, 1},
     {"boolean", IsKind<Kind::kBool>},
-    {"callable", IsKind<Kind::kMacro, Kind::kFunction, Kind::kUndefined>},
+    {"callable", IsKind<Kind::kMacro, Kind::kFunction, Kind::kUndefined, Kind::kLoop>},
     {"defined", IsDefined},
     {"divisibleby", IsDivisibleBy, {"num"}, 1},
     {"eq", Compares<CompareOp::kEqual>, {"other"}, 1},
     {"equalto", Compares<CompareOp::kEqual>, {"other"}, 1},
+    {"escaped", IsEscaped},
     {"even", IsEven},
     {"false", IsFalseConstant},
+    {"filter", IsFilter},
     {"float", IsKind<Kind::kFloat>},
     {"ge", Compares<CompareOp::kGreaterEqual>, {"other"}, 1},
     {"greaterthan", Compares<CompareOp::kGreater>, {"other"}, 1},
@@ -85,7 +98,7 @@ constexpr Builtin kTests[] = {
     {"iterable", IsKind<Kind::kString, Kind::kList, Kind::kDict, Kind::kUndefined, Kind::kLoop>},
     {"le", Compares<CompareOp::kLessEqual>, {"other"}, 1},
     {"lessthan", Compares<CompareOp::kLess>, {"other"}, 1},
-    {"lower", IsLower},
+    {"lower", IsOfOneCase<false>},
     {"lt", Compares<CompareOp::kLess>, {"other"}, 1},
     {"mapping", IsKind<Kind::kDict>},
     {"ne", Compares<CompareOp::kNotEqual>, {"other"}, 1},
@@ -95,9 +108,10 @@ constexpr Builtin kTests[] = {
     {"sameas", IsSame, {"other"}, 1},
     {"sequence", IsSequence},
     {"string", IsKind<Kind::kString>},
+    {"test", IsTest},
     {"true", IsTrueConstant},
     {"undefined", IsKind<Kind::kUndefined>},
-    {"upper", IsUpper},
+    {"upper", IsOfOneCase<true>},
 };
 
 }  // namespace

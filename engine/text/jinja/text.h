@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,22 +15,27 @@
 
 namespace sluice::jinja {
 
-enum class Origin { kTemplate, kUser };
+// Whose a text is. Values above kUser are texts of users as well, which the caller tells apart (one message from
+// another, say).
+enum class Origin : uint32_t { kTemplate = 0, kUser = 1 };
 
-// Half-open range of bytes.
+// Half-open range of bytes that came from a user.
 struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
+  Origin origin = Origin::kUser;
   bool operator==(const ByteRange&) const = default;
 };
 
 // Valid UTF-8. Never changes once a Value shows it.
 struct Text {
   std::string bytes;
-  std::vector<ByteRange> user;  // ascending, not empty, not touching each other
+  std::vector<ByteRange> user;  // ascending, not empty; those that touch each other differ in origin
   bool ascii = true;
 
-  bool AllFromTemplate() const { return user.empty(); }
+  // Of the whole: the template's if all of it is, else that of the first part that is not.
+  Origin origin() const { return user.empty() ? Origin::kTemplate : user.front().origin; }
+  Origin OriginAt(size_t byte) const;
 };
 
 // Part [begin, end) of a Text, without a copy.
@@ -52,13 +58,16 @@ class TextBuilder {
   void Append(const Text& text) { Append(TextSlice{&text, 0, text.bytes.size()}); }
   void Append(const TextSlice& slice);
 
+  // `count` times the same; `bytes` is short.
+  void AppendRepeated(absl::string_view bytes, int64_t count, Origin origin);
+
   const absl::Status& status() const { return status_; }
   size_t size() const { return text_.bytes.size(); }
   absl::StatusOr<Text> Finish() &&;
 
  private:
   bool Reserve(size_t bytes);
-  void AddUserRange(size_t begin, size_t end);
+  void AddUserRange(size_t begin, size_t end, Origin origin);
 
   Budget* budget_;
   size_t max_bytes_;

@@ -28,5 +28,25 @@ bool IsPrintable(char32_t c);
 // str.upper() and str.lower() with the full mappings (ß -> SS, final sigma).
 std::string ToUpper(absl::string_view s);
 std::string ToLower(absl::string_view s);
+// str.lower() of the one character at `pos`, which sees what stands around it (a final sigma).
+std::string LowerAt(absl::string_view s, size_t pos);
+// Each character in title case ("ǆ" -> "ǅ"): of a word's first one, as str.capitalize() has it.
+std::string ToTitle(absl::string_view s);
+// str.swapcase() and str.casefold().
+std::string SwapCase(absl::string_view s);
+std::string FoldCase(absl::string_view s);
+
+// What str.isalpha(), isdecimal(), isdigit(), isnumeric(), isalnum(), islower() and isupper() ask of each character;
+// IsTitlecase: of the kind that isupper() and istitle() treat apart ("ǅ").
+bool IsAlpha(char32_t c);
+bool IsDecimal(char32_t c);
+bool IsDigit(char32_t c);
+bool IsNumeric(char32_t c);
+bool IsAlnum(char32_t c);
+bool IsLowercase(char32_t c);
+bool IsUppercase(char32_t c);
+bool IsTitlecase(char32_t c);
+// One of the three above.
+inline bool IsCased(char32_t c) { return IsLowercase(c) || IsUppercase(c) || IsTitlecase(c); }
 
 }  // namespace sluice::jinja

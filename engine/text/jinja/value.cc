@@ -63,6 +63,11 @@ void Dict::Set(const Value& key, const Value& value) {
   }
 }
 
+void Dict::Clear() {
+  entries_.clear();
+  string_index_.clear();
+}
+
 bool Dict::Erase(const Value& key) {
   const auto index = IndexOf(key);
   if (!index) return false;
@@ -94,8 +99,8 @@ absl::StatusOr<Value> Heap::NewString(TextBuilder&& builder) {
   return Value::String(&texts_.emplace_back(std::move(text)));
 }
 
-absl::StatusOr<Value> Heap::NewBigInt(absl::string_view digits) {
-  SLUICE_ASSIGN_OR_RETURN(Value text, NewString(digits, Origin::kUser));
+absl::StatusOr<Value> Heap::NewBigInt(absl::string_view digits, Origin origin) {
+  SLUICE_ASSIGN_OR_RETURN(Value text, NewString(digits, origin));
   return Value::BigInt(&text.AsText());
 }
 
@@ -163,6 +168,7 @@ absl::string_view TypeName(const Value& v) {
         case ListKind::kList:
           return "list";
         case ListKind::kTuple:
+        case ListKind::kGroup:
           return "tuple";
         case ListKind::kIterator:
           return "generator";
@@ -178,6 +184,8 @@ absl::string_view TypeName(const Value& v) {
       return "dict";
     case Kind::kNamespace:
       return "Namespace";
+    case Kind::kCycler:
+      return "Cycler";
     case Kind::kLoop:
       return "LoopContext";
     case Kind::kMacro:
@@ -207,6 +215,15 @@ bool IsTrue(const Value& v) {
     default:
       return true;
   }
+}
+
+bool IsHashable(const Value& v) {
+  const bool is_tuple = v.is(Kind::kList) && (v.AsList().kind == ListKind::kTuple || v.AsList().kind == ListKind::kGroup);
+  return is_tuple || (!v.is(Kind::kDict) && !v.is(Kind::kList) && !v.is(Kind::kNamespace) && !v.is(Kind::kLoop));
+}
+
+Origin OriginOf(const Value& v) {
+  return v.is(Kind::kString) || v.is(Kind::kBigInt) ? v.AsText().origin() : v.origin();
 }
 
 }  // namespace sluice::jinja

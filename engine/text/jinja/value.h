@@ -26,7 +26,8 @@ struct List;
 struct Loop;
 struct Macro;
 struct BoundFunction;
-struct MacroStatement;  // ast.h
+struct ForStatement;     // ast.h
+struct MacroDefinition;  // ast.h
 struct Scope;           // interpreter.h
 struct Builtin;         // builtins.h
 
@@ -35,12 +36,13 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
-  kBigInt,  // an integer outside int64: can be printed and compared for equality, nothing more
+  kBigInt,  // an integer outside int64 (big_int.h)
   kFloat,
   kString,
   kList,
   kDict,
   kNamespace,
+  kCycler,  // cycler('a', 'b'): a list of the place in it and what it cycles through
   kLoop,
   kMacro,
   kFunction,
@@ -51,6 +53,12 @@ class Value {
   Value() : kind_(Kind::kUndefined), text_(nullptr) {}
   // `name`: what was looked up, for the message when it is used; may be null.
   static Value Undefined(const Text* name) { return Value(Kind::kUndefined, name); }
+  // What the sandbox does not let a template have: undefined, and its use says so.
+  static Value Forbidden(const Text* name) {
+    Value v(Kind::kUndefined, name);
+    v.forbidden_ = true;
+    return v;
+  }
   static Value None() { return Value(Kind::kNone, static_cast<const Text*>(nullptr)); }
   static Value Bool(bool b) {
     Value v(Kind::kBool, static_cast<const Text*>(nullptr));
@@ -72,6 +80,7 @@ class Value {
   static Value Of(struct List* list) { return Value(Kind::kList, list); }
   static Value Of(class Dict* dict) { return Value(Kind::kDict, dict); }
   static Value Namespace(class Dict* attributes) { return Value(Kind::kNamespace, attributes); }
+  static Value Cycler(struct List* state) { return Value(Kind::kCycler, state); }
   static Value Of(struct Loop* loop) { return Value(Kind::kLoop, loop); }
   static Value Of(const struct Macro* macro) { return Value(Kind::kMacro, macro); }
   static Value Of(const struct BoundFunction* function) { return Value(Kind::kFunction, function); }
@@ -79,24 +88,28 @@ class Value {
   // Marks a number, bool or none as coming from a user: its printed form then is user text.
   Value WithOrigin(Origin origin) const {
     Value v = *this;
-    v.user_ = origin == Origin::kUser;
+    v.user_ = origin != Origin::kTemplate;
     return v;
   }
   Origin origin() const { return user_ ? Origin::kUser : Origin::kTemplate; }
 
-  // Marks a string as HTML (the filter `safe`): `+` escapes what is added to it. That is the one effect the filter has
-  // in chat templates, and some have it by accident.
+  // Marks a string as HTML (the filters `safe` and `e`): operations of the string escape what is added to it. Templates
+  // have few effects of it, and some by accident.
   Value AsMarkup() const {
     Value v = *this;
     v.markup_ = true;
     return v;
   }
   bool is_markup() const { return markup_; }
+  // The same string as HTML if `other` is.
+  Value MarkupLike(const Value& other) const { return other.markup_ ? AsMarkup() : *this; }
+  bool is_forbidden() const { return forbidden_; }
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
   bool IsInteger() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }  // what Python lets count as an int
-  bool IsNumber() const { return IsInteger() || kind_ == Kind::kFloat; }
+  bool IsNumber() const { return IsInteger() || kind_ == Kind::kFloat; }          // of a machine's size
+  bool IsWholeNumber() const { return IsInteger() || kind_ == Kind::kBigInt; }
 
   // REQUIRES for each: the kind that it names.
   bool AsBool() const { return int_ != 0; }
@@ -106,13 +119,15 @@ class Value {
   const Text& AsText() const { return *text_; }                                                  // kString or kBigInt
   absl::string_view AsView() const { return text_->bytes; }
   const Text* UndefinedName() const { return text_; }
-  struct List& AsList() const { return *list_; }
+  struct List& AsList() const {
+    return *list_;
+  }                                              // kList or kCycler
   class Dict& AsDict() const { return *dict_; }  // kDict or kNamespace
   struct Loop& AsLoop() const { return *loop_; }
   const struct Macro& AsMacro() const { return *macro_; }
   const struct BoundFunction& AsFunction() const { return *function_; }
 
-  // Same object, as Python's `is`.
+  // Same object, as Python's `is`; two strings of one text count.
   bool SameObject(const Value& other) const { return kind_ == other.kind_ && int_ == other.int_; }
 
  private:
@@ -130,6 +145,7 @@ class Value {
   Kind kind_;
   bool user_ = false;
   bool markup_ = false;
+  bool forbidden_ = false;
   union {
     int64_t int_;
     double float_;
@@ -142,10 +158,11 @@ class Value {
   };
 };
 
-// What Python would have made of it. All can be iterated; only kList and kTuple have an index.
+// What Python would have made of it. All can be iterated; those up to kGroup have an index.
 enum class ListKind : uint8_t {
   kList,
   kTuple,
+  kGroup,     // of groupby: a tuple (grouper, list)
   kIterator,  // of map, select, ...: always true, has no length, and is empty after it was read once
   kKeys,
   kValues,
@@ -155,6 +172,7 @@ enum class ListKind : uint8_t {
 struct List {
   ListKind kind = ListKind::kList;
   std::vector<Value> items;
+  bool frozen = false;  // belongs to the request: no method changes it
 };
 
 // A dict in insertion order.
@@ -173,11 +191,17 @@ class Dict {
   // Replaces the value of a key that exists (it keeps its place), or adds one.
   void Set(const Value& key, const Value& value);
   bool Erase(const Value& key);
+  void Clear();
+
+  // Belongs to the request: no method changes it.
+  bool frozen() const { return frozen_; }
+  void Freeze() { frozen_ = true; }
 
  private:
   std::optional<size_t> IndexOf(const Value& key) const;
   std::optional<size_t> IndexOf(absl::string_view key) const;
 
+  bool frozen_ = false;
   std::vector<Entry> entries_;
   // Only once the dict is large.
   absl::flat_hash_map<absl::string_view, size_t> string_index_;
@@ -188,11 +212,16 @@ struct Loop {
   const std::vector<Value>* items = nullptr;  // of the list that is walked, or `own_items`
   std::vector<Value> own_items;
   size_t index = 0;  // from 0
+  int depth = 1;     // of a recursive loop
+  std::optional<std::vector<Value>> last_changed;  // what loop.changed() was last called with
+  const ForStatement* recursive = nullptr;         // what loop(items) runs again, in `scope`
+  Scope* scope = nullptr;
 };
 
-// A macro and the scope it was defined in, whose variables it sees as they are when it is called.
+// A macro, or the body of a {% call %}, and the scope it was defined in, whose variables it sees as they are when it is
+// called.
 struct Macro {
-  const MacroStatement* definition = nullptr;
+  const MacroDefinition* definition = nullptr;
   Scope* scope = nullptr;
 };
 
@@ -214,7 +243,7 @@ class Heap {
   absl::StatusOr<Value> NewString(absl::string_view bytes, Origin origin);
   absl::StatusOr<Value> NewString(const TextSlice& slice);
   absl::StatusOr<Value> NewString(TextBuilder&& builder);
-  absl::StatusOr<Value> NewBigInt(absl::string_view digits);
+  absl::StatusOr<Value> NewBigInt(absl::string_view digits, Origin origin);
   absl::StatusOr<Value> NewList(std::vector<Value> items, ListKind kind = ListKind::kList);
   absl::StatusOr<Value> NewDict();
   absl::StatusOr<Value> NewNamespace();
@@ -238,5 +267,9 @@ class Heap {
 // Python's name of the type, for messages: 'int', 'str', 'dict', ...
 absl::string_view TypeName(const Value& v);
 bool IsTrue(const Value& v);
+// Whether it can be a key of a dict.
+bool IsHashable(const Value& v);
+// Whose its printed form is.
+Origin OriginOf(const Value& v);
 
 }  // namespace sluice::jinja
