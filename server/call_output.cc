@@ -135,9 +135,9 @@ bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::
 }
 
 std::string CallOutput::Push(const std::string& text, Choice* choice, int* stop_index) const {
-  // min_tokens delays stop strings as it delays stop tokens.
-  if (choice->num_tokens <= generation_.sampling.min_tokens) return text;
-  StopMatcher::Result result = choice->stop_matcher.Push(text);
+  // min_tokens delays stop strings as it delays stop tokens: what counts is where they end.
+  const bool may_stop = choice->num_tokens > generation_.sampling.min_tokens;
+  StopMatcher::Result result = choice->stop_matcher.Push(text, may_stop);
   *stop_index = result.stop_index;
   return std::move(result.text);
 }

@@ -76,7 +76,7 @@ absl::StatusOr<StopMatcher> StopMatcher::Create(absl::Span<const std::string> st
   return matcher;
 }
 
-StopMatcher::Result StopMatcher::Push(absl::string_view text) {
+StopMatcher::Result StopMatcher::Push(absl::string_view text, bool may_stop) {
   Result result;
   if (matched_) return result;
   if (automaton_ == nullptr) {
@@ -86,7 +86,7 @@ StopMatcher::Result StopMatcher::Push(absl::string_view text) {
   size_t scanned = 0;
   while (scanned < text.size() && result.stop_index < 0) {
     state_ = automaton_->Next(state_, text[scanned++]);
-    result.stop_index = automaton_->nodes[state_].stop;
+    if (may_stop) result.stop_index = automaton_->nodes[state_].stop;
   }
   result.text = std::exchange(held_, std::string());
   result.text.append(text.data(), scanned);

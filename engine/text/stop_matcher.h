@@ -30,8 +30,9 @@ class StopMatcher {
     int stop_index = -1;  // in the list of stops; -1: none matched
   };
 
-  // Text after a match is ignored.
-  Result Push(absl::string_view text);
+  // Text after a match is ignored. Without `may_stop` no stop string counts that is complete in `text`; one that begins
+  // in it may be completed by later text.
+  Result Push(absl::string_view text, bool may_stop = true);
 
   // The end of the stream: what was held back and did not become a stop string.
   std::string Flush();

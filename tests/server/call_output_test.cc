@@ -131,6 +131,17 @@ TEST_F(CallOutputTest, MinTokensDelaysStopStrings) {
   }
 }
 
+TEST_F(CallOutputTest, AStopStringMayBeginInsideOfTheFirstMinTokens) {
+  StopAt({"cde"});
+  generation_.sampling.min_tokens = 4;
+  for (size_t piece = 1; piece <= 8; ++piece) {
+    const v1::Choice choice = Run("abcdefgh", piece);
+    EXPECT_EQ(choice.text(), "ab") << piece;
+    EXPECT_EQ(choice.stop_string(), "cde");
+    EXPECT_EQ(recorder_.response.usage().completion_tokens(), 5u) << piece;
+  }
+}
+
 TEST_F(CallOutputTest, AnUnfinishedCharacterAtTheEndIsReplaced) {
   EXPECT_EQ(Run("a\xE2\x82", 1, FinishReason::kLength).text(), "a\xEF\xBF\xBD");
 }

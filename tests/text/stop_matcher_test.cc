@@ -55,6 +55,23 @@ Outcome Expected(const Strings& stops, const std::string& text, bool include) {
   return {text, -1};
 }
 
+TEST(StopMatcherTest, AStopStringMayBeginWhereNoneMayEnd) {
+  StopMatcher m = Make({"END", "aa"});
+  EXPECT_EQ(m.Push("xEND aaE", /*may_stop=*/false).text, "xEND aa");
+  EXPECT_EQ(m.Push("N", /*may_stop=*/false).text, "");
+  const StopMatcher::Result result = m.Push("Dy");
+  EXPECT_EQ(result.text, "");
+  EXPECT_EQ(result.stop_index, 0);
+  StopMatcher overlapping = Make({"aa"});
+  EXPECT_EQ(overlapping.Push("baa", /*may_stop=*/false).stop_index, -1);
+  EXPECT_EQ(overlapping.Push("a").stop_index, 0);
+  StopMatcher none = Make({"aa"});
+  std::string text = none.Push("baa", /*may_stop=*/false).text;
+  text += none.Push("b").text;
+  text += none.Flush();
+  EXPECT_EQ(text, "baab");
+}
+
 TEST(StopMatcherTest, TextIsHeldOnlyWhileItCanStillBecomeAStop) {
   StopMatcher m = Make({"END", "\n\n"});
   EXPECT_EQ(m.Push("Hello").text, "Hello");
