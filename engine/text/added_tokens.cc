@@ -64,11 +64,15 @@ bool IsSingleWord(string_view text, size_t begin, size_t end) {
 
 }  // namespace
 
-void AddedTokens::Add(string_view text, int32_t id) {
+void AddedTokens::Add(string_view text, int32_t id, bool is_control) {
   if (text.empty() || FindInvalidUtf8(text) != string_view::npos) return;
   const uint32_t node = trie_.Insert(text);
   ids_.resize(trie_.num_nodes(), -1);
-  if (ids_[node] < 0) ids_[node] = id;
+  control_.resize(trie_.num_nodes(), false);
+  if (ids_[node] < 0) {
+    ids_[node] = id;
+    control_[node] = is_control;
+  }
   first_bytes_.set(static_cast<uint8_t>(text[0]));
 }
 
@@ -87,24 +91,95 @@ AddedTokens::Match AddedTokens::Find(string_view text, size_t from) const {
   return Match();
 }
 
-void AddedTokens::Cut(string_view text, absl::Span<const TextRange> searchable, std::vector<Match>* parts) const {
+// Finds the tokens of one text that count, from left to right.
+class AddedTokens::Cutter {
+ public:
+  Cutter(const AddedTokens& tokens, string_view text, absl::Span<const TextRange> trusted)
+      : tokens_(tokens), text_(text), trusted_(trusted) {}
+
+  // The leftmost token at or after `from` that counts; id -1 if there is none. REQUIRES: `from` never descends.
+  Match Next(size_t from) {
+    for (size_t begin = from; begin < text_.size(); ++begin) {
+      if (!tokens_.first_bytes_.test(static_cast<uint8_t>(text_[begin]))) continue;
+      while (!trusted_.empty() && trusted_.front().end <= begin) trusted_.remove_prefix(1);
+      FindAt(begin, text_.size());
+      if (candidates_.empty()) continue;
+      const Candidate longest = candidates_.back();
+      if (longest.is_control && (trusted_.empty() || trusted_.front().begin >= longest.end)) {
+        begin = longest.end - 1;  // nothing inside counts either
+        continue;
+      }
+      for (; !candidates_.empty(); candidates_.pop_back()) {
+        const Candidate& c = candidates_.back();
+        const bool inside = !trusted_.empty() && trusted_.front().begin <= begin && c.end <= trusted_.front().end;
+        if (inside || (!c.is_control && !BreaksControlToken(begin, c.end))) return {begin, c.end, c.id};
+      }
+    }
+    return Match();
+  }
+
+ private:
+  struct Candidate {
+    size_t end;
+    int32_t id;
+    bool is_control;
+  };
+
+  // Sets candidates_ to the tokens that begin at `begin` and end by `limit`, shortest first.
+  void FindAt(size_t begin, size_t limit) {
+    candidates_.clear();
+    uint32_t node = ByteTrie::kRoot;
+    for (size_t i = begin; i < limit; ++i) {
+      node = tokens_.trie_.Child(node, text_[i]);
+      if (node == ByteTrie::kNone) return;
+      if (tokens_.ids_[node] >= 0) candidates_.push_back({i + 1, tokens_.ids_[node], tokens_.control_[node]});
+    }
+  }
+
+  bool HasControlTokenAt(size_t begin, size_t limit) const {
+    uint32_t node = ByteTrie::kRoot;
+    for (size_t i = begin; i < limit; ++i) {
+      node = tokens_.trie_.Child(node, text_[i]);
+      if (node == ByteTrie::kNone) return false;
+      if (tokens_.ids_[node] >= 0 && tokens_.control_[node]) return true;
+    }
+    return false;
+  }
+
+  // Whether a token at [begin, end), partly in text that is not trusted, would take bytes of a control token that
+  // begins inside of it in trusted text: what a message says would undo what a template writes.
+  bool BreaksControlToken(size_t begin, size_t end) const {
+    for (const TextRange& range : trusted_) {
+      if (range.begin >= end) break;
+      for (size_t i = std::max(range.begin, begin); i < std::min(range.end, end); ++i) {
+        if (HasControlTokenAt(i, range.end)) return true;
+      }
+    }
+    return false;
+  }
+
+  const AddedTokens& tokens_;
+  const string_view text_;
+  absl::Span<const TextRange> trusted_;  // those that end after where we are
+  std::vector<Candidate> candidates_;
+};
+
+void AddedTokens::Cut(string_view text, absl::Span<const TextRange> trusted, std::vector<Match>* parts) const {
   size_t done = 0;       // parts cover text[0, done)
   size_t space_end = 0;  // of the white space that rstrip took last: a long run is walked once
-  for (const TextRange& range : searchable) {
-    const string_view until_end = text.substr(0, range.end);
-    size_t from = range.begin;
-    for (Match m = Find(until_end, from); m.id >= 0; m = Find(until_end, from)) {
-      from = m.end;
-      if (const auto it = options_.find(m.id); it != options_.end()) {
-        const AddedTokenOptions& options = it->second;
-        if (options.single_word && !IsSingleWord(text, m.begin, m.end)) continue;
-        if (options.lstrip) m.begin = std::max(SpaceBegin(text, done, m.begin), done);
-        if (options.rstrip) m.end = space_end = m.end < space_end ? space_end : SpaceEnd(text, m.end);
-      }
-      if (done < m.begin) parts->push_back({done, m.begin, -1});
-      parts->push_back(m);
-      done = m.end;
+  Cutter cutter(*this, text, trusted);
+  size_t from = 0;
+  for (Match m = cutter.Next(from); m.id >= 0; m = cutter.Next(from)) {
+    from = m.end;
+    if (const auto it = options_.find(m.id); it != options_.end()) {
+      const AddedTokenOptions& options = it->second;
+      if (options.single_word && !IsSingleWord(text, m.begin, m.end)) continue;
+      if (options.lstrip) m.begin = std::max(SpaceBegin(text, done, m.begin), done);
+      if (options.rstrip) m.end = space_end = m.end < space_end ? space_end : SpaceEnd(text, m.end);
     }
+    if (done < m.begin) parts->push_back({done, m.begin, -1});
+    parts->push_back(m);
+    done = m.end;
   }
   if (done < text.size()) parts->push_back({done, text.size(), -1});
 }

@@ -1,10 +1,12 @@
 #include "engine/text/hf_components.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/decoder.h"
 #include "engine/text/recipes.h"
 
 namespace sluice {
@@ -67,7 +69,8 @@ absl::Status ReadNormalizer(const HfField& normalizer, int depth, std::vector<No
   return absl::OkStatus();
 }
 
-absl::Status ReadMetaspace(const HfField& metaspace, std::vector<PreTokenizerStep>* steps) {
+// Without its split, which is a step of its own.
+absl::StatusOr<PreTokenizerStep> ReadMetaspaceStep(const HfField& metaspace) {
   PreTokenizerStep step{.kind = PreTokenizerKind::kMetaspace};
   SLUICE_ASSIGN_OR_RETURN(step.mark, metaspace["replacement"].String());
   // Before there was a prepend_scheme, add_prefix_space told "always" from "never".
@@ -80,6 +83,11 @@ absl::Status ReadMetaspace(const HfField& metaspace, std::vector<PreTokenizerSte
                    : name == "first" ? PrependScheme::kFirst
                                      : PrependScheme::kNever;
   }
+  return step;
+}
+
+absl::Status ReadMetaspace(const HfField& metaspace, std::vector<PreTokenizerStep>* steps) {
+  SLUICE_ASSIGN_OR_RETURN(PreTokenizerStep step, ReadMetaspaceStep(metaspace));
   SLUICE_ASSIGN_OR_RETURN(const bool split, metaspace["split"].BoolOr(true));
   const std::string mark = step.mark;
   steps->push_back(std::move(step));
@@ -97,7 +105,16 @@ absl::Status ReadPreTokenizer(const HfField& pre_tokenizer, int depth, std::vect
     for (const HfField& part : parts) SLUICE_RETURN_IF_ERROR(ReadPreTokenizer(part, depth + 1, steps, byte_level));
     return absl::OkStatus();
   }
-  if (*byte_level) return pre_tokenizer["type"].Unsupported("nothing can follow ByteLevel");
+  // What follows ByteLevel works on its spelling of the bytes.
+  if (*byte_level) {
+    if (type == "ByteLevel" || type == "Metaspace") {
+      return pre_tokenizer["type"].Unsupported(
+          "after ByteLevel supported are Split, Digits, Punctuation, "
+          "WhitespaceSplit and CharDelimiterSplit");
+    }
+    const auto spells = [](const PreTokenizerStep& step) { return step.kind == PreTokenizerKind::kByteSpelling; };
+    if (std::none_of(steps->begin(), steps->end(), spells)) steps->push_back({.kind = PreTokenizerKind::kByteSpelling});
+  }
   if (type == "Split") {
     PreTokenizerStep step;
     SLUICE_ASSIGN_OR_RETURN(step.pattern, ReadPattern(pre_tokenizer["pattern"]));
@@ -108,6 +125,18 @@ absl::Status ReadPreTokenizer(const HfField& pre_tokenizer, int depth, std::vect
     SLUICE_ASSIGN_OR_RETURN(const bool individual, pre_tokenizer["individual_digits"].BoolOr(false));
     steps->push_back({.pattern = {std::string(kDigitPattern), true},
                       .behavior = individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
+  } else if (type == "Punctuation") {
+    PreTokenizerStep step{.pattern = {std::string(kPunctuationPattern), true}};
+    if (!pre_tokenizer["behavior"].IsNull()) {
+      SLUICE_ASSIGN_OR_RETURN(step.behavior, ReadBehavior(pre_tokenizer["behavior"]));
+    }
+    steps->push_back(std::move(step));
+  } else if (type == "WhitespaceSplit") {
+    steps->push_back({.pattern = {std::string(kWhiteSpacePattern), true}, .behavior = SplitBehavior::kRemoved});
+  } else if (type == "CharDelimiterSplit") {
+    PreTokenizerStep step{.behavior = SplitBehavior::kRemoved};
+    SLUICE_ASSIGN_OR_RETURN(step.pattern.text, pre_tokenizer["delimiter"].String());
+    steps->push_back(std::move(step));
   } else if (type == "ByteLevel") {
     SLUICE_ASSIGN_OR_RETURN(const bool prefix_space, pre_tokenizer["add_prefix_space"].BoolOr(true));
     SLUICE_ASSIGN_OR_RETURN(const bool use_regex, pre_tokenizer["use_regex"].BoolOr(true));
@@ -117,7 +146,9 @@ absl::Status ReadPreTokenizer(const HfField& pre_tokenizer, int depth, std::vect
   } else if (type == "Metaspace") {
     return ReadMetaspace(pre_tokenizer, steps);
   } else {
-    return pre_tokenizer["type"].Unsupported("supported are Sequence, Split, Digits, ByteLevel and Metaspace");
+    return pre_tokenizer["type"].Unsupported(
+        "supported are Sequence, Split, Digits, Punctuation, WhitespaceSplit, CharDelimiterSplit, ByteLevel and "
+        "Metaspace");
   }
   return absl::OkStatus();
 }
@@ -145,54 +176,78 @@ absl::Status ReadTemplate(const HfField& processor, HfTemplate* result) {
   return absl::OkStatus();
 }
 
-absl::Status ReadPostProcessor(const HfField& processor, int depth, bool* has_template, HfTemplate* result) {
-  if (processor.IsNull()) return absl::OkStatus();
-  SLUICE_ASSIGN_OR_RETURN(const std::string type, processor["type"].String());
-  if (type == "ByteLevel") return absl::OkStatus();
-  if (type == "TemplateProcessing") {
-    if (*has_template) return processor["type"].Unsupported("supported is one TemplateProcessing");
-    *has_template = true;
-    return ReadTemplate(processor, result);
-  }
-  if (type != "Sequence") {
-    return processor["type"].Unsupported("supported are Sequence, ByteLevel and TemplateProcessing");
-  }
-  if (depth == kMaxSequenceDepth) return processor.Unsupported("Sequences in Sequences go that deep only");
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> parts, processor["processors"].List());
-  for (const HfField& part : parts) {
-    SLUICE_RETURN_IF_ERROR(ReadPostProcessor(part, depth + 1, has_template, result));
-  }
+// RobertaProcessing and BertProcessing: ["</s>", 2] as `sep` and ["<s>", 0] as `cls`.
+absl::Status ReadNamedPair(const HfField& pair, std::vector<int32_t>* ids) {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> parts, pair.List());
+  if (parts.size() != 2) return pair.Wrong("a token and its id");
+  SLUICE_ASSIGN_OR_RETURN(const int64_t id, parts[1].Int(0, INT32_MAX));
+  ids->push_back(static_cast<int32_t>(id));
   return absl::OkStatus();
 }
 
-// One part of a decoder's Sequence. `stage` is the place of the last one in the only order that is supported.
-absl::Status ReadDecoderPart(const HfField& part, int* stage, DecoderSpec* spec) {
-  enum Stage { kReplace, kByteFallback, kFuse, kStrip };
-  SLUICE_ASSIGN_OR_RETURN(const std::string type, part["type"].String());
-  const int this_stage = type == "Replace"        ? kReplace
-                         : type == "ByteFallback" ? kByteFallback
-                         : type == "Fuse"         ? kFuse
-                         : type == "Strip"        ? kStrip
-                                                  : -1;
-  constexpr absl::string_view kOrder = "supported is the order Replace, ByteFallback, Fuse, Strip";
-  if (this_stage < *stage || (this_stage == *stage && this_stage != kReplace)) return part["type"].Unsupported(kOrder);
-  if (this_stage == kReplace) {
-    SLUICE_ASSIGN_OR_RETURN(const TextPattern pattern, ReadPattern(part["pattern"]));
-    if (pattern.is_regex) return part["pattern"].Unsupported("supported is a String");
-    SLUICE_ASSIGN_OR_RETURN(std::string content, part["content"].String());
-    spec->replace.emplace_back(pattern.text, std::move(content));
-  } else if (this_stage == kByteFallback) {
-    spec->byte_fallback = true;
-  } else if (this_stage == kStrip) {
-    if (*stage != kFuse) return part["type"].Unsupported("it must follow Fuse");
-    SLUICE_ASSIGN_OR_RETURN(const std::string content, part["content"].String());
-    if (content != " ") return part["content"].Unsupported("supported is one space");
-    SLUICE_ASSIGN_OR_RETURN(const int64_t start, part["start"].Int(0, INT32_MAX));
-    SLUICE_ASSIGN_OR_RETURN(const int64_t stop, part["stop"].Int(0, INT32_MAX));
-    if (stop != 0) return part["stop"].Unsupported("supported is 0");
-    spec->strip_left = static_cast<int>(start);
+absl::Status ReadPostProcessor(const HfField& processor, int depth, HfTemplate* result) {
+  if (processor.IsNull()) return absl::OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const std::string type, processor["type"].String());
+  if (type == "ByteLevel") return absl::OkStatus();
+  if (type == "Sequence") {
+    if (depth == kMaxSequenceDepth) return processor.Unsupported("Sequences in Sequences go that deep only");
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> parts, processor["processors"].List());
+    for (const HfField& part : parts) SLUICE_RETURN_IF_ERROR(ReadPostProcessor(part, depth + 1, result));
+    return absl::OkStatus();
   }
-  *stage = this_stage;
+  if (!result->before.empty() || !result->after.empty()) {
+    return processor["type"].Unsupported("supported is one processor that adds tokens");
+  }
+  if (type == "TemplateProcessing") return ReadTemplate(processor, result);
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    SLUICE_RETURN_IF_ERROR(ReadNamedPair(processor["cls"], &result->before));
+    return ReadNamedPair(processor["sep"], &result->after);
+  }
+  return processor["type"].Unsupported(
+      "supported are Sequence, ByteLevel, TemplateProcessing, RobertaProcessing and BertProcessing");
+}
+
+absl::Status ReadDecoder(const HfField& decoder, int depth, DecoderSpec* spec) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string type, decoder["type"].String());
+  if (type == "Sequence") {
+    if (depth == kMaxSequenceDepth) return decoder.Unsupported("Sequences in Sequences go that deep only");
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> parts, decoder["decoders"].List());
+    for (const HfField& part : parts) SLUICE_RETURN_IF_ERROR(ReadDecoder(part, depth + 1, spec));
+    return absl::OkStatus();
+  }
+  DecoderStep step;
+  if (type == "ByteLevel") {
+    step.kind = DecoderKind::kByteLevel;
+  } else if (type == "ByteFallback") {
+    step.kind = DecoderKind::kByteFallback;
+  } else if (type == "Fuse") {
+    step.kind = DecoderKind::kFuse;
+  } else if (type == "Replace") {
+    step.kind = DecoderKind::kReplace;
+    SLUICE_ASSIGN_OR_RETURN(step.pattern, ReadPattern(decoder["pattern"]));
+    SLUICE_ASSIGN_OR_RETURN(step.text, decoder["content"].String());
+  } else if (type == "Strip") {
+    step.kind = DecoderKind::kStrip;
+    SLUICE_ASSIGN_OR_RETURN(step.text, decoder["content"].String());
+    SLUICE_ASSIGN_OR_RETURN(const int64_t start, decoder["start"].Int(0, INT32_MAX));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t stop, decoder["stop"].Int(0, INT32_MAX));
+    step.start = static_cast<int32_t>(start);
+    step.stop = static_cast<int32_t>(stop);
+  } else if (type == "Metaspace") {
+    step.kind = DecoderKind::kMetaspace;
+    SLUICE_ASSIGN_OR_RETURN(const PreTokenizerStep metaspace, ReadMetaspaceStep(decoder));
+    step.pattern.text = metaspace.mark;
+    step.prepend = metaspace.prepend;
+    step.text.push_back(' ');
+  } else {
+    return decoder["type"].Unsupported(
+        "supported are Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip and Metaspace");
+  }
+  spec->steps.push_back(std::move(step));
+  // Checked after every step, so that an error names the one at fault.
+  const absl::Status status = Decoder::Create(*spec).status();
+  if (absl::IsUnimplemented(status)) return decoder["type"].Unsupported(status.message());
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat(decoder.path(), ": ", status.message()));
   return absl::OkStatus();
 }
 
@@ -208,39 +263,13 @@ absl::Status ReadHfPreTokenizer(const HfField& pre_tokenizer, std::vector<PreTok
 }
 
 absl::Status ReadHfPostProcessor(const HfField& post_processor, HfTemplate* result) {
-  bool has_template = false;
-  return ReadPostProcessor(post_processor, 0, &has_template, result);
+  return ReadPostProcessor(post_processor, 0, result);
 }
 
 absl::StatusOr<DecoderSpec> ReadHfDecoder(const HfField& decoder) {
   DecoderSpec spec;
-  if (decoder.IsNull()) {
-    spec.space_between_tokens = true;
-    return spec;
-  }
-  SLUICE_ASSIGN_OR_RETURN(const std::string type, decoder["type"].String());
-  if (type == "ByteLevel") {
-    spec.byte_level = true;
-  } else if (type == "Metaspace") {
-    std::vector<PreTokenizerStep> steps;
-    SLUICE_RETURN_IF_ERROR(ReadMetaspace(decoder, &steps));
-    spec.replace.emplace_back(steps[0].mark, " ");
-    spec.unmark_first = steps[0].prepend != PrependScheme::kNever;
-  } else if (type == "Sequence") {
-    SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> parts, decoder["decoders"].List());
-    if (parts.size() == 1 && !parts[0]["type"].IsNull()) {
-      SLUICE_ASSIGN_OR_RETURN(const std::string only, parts[0]["type"].String());
-      if (only == "ByteLevel" || only == "Metaspace") return ReadHfDecoder(parts[0]);
-    }
-    int stage = 0;
-    for (const HfField& part : parts) SLUICE_RETURN_IF_ERROR(ReadDecoderPart(part, &stage, &spec));
-  } else if (type == "Replace" || type == "ByteFallback" || type == "Fuse") {
-    int stage = 0;
-    SLUICE_RETURN_IF_ERROR(ReadDecoderPart(decoder, &stage, &spec));
-  } else {
-    return decoder["type"].Unsupported(
-        "supported are ByteLevel, Metaspace and a Sequence of Replace, ByteFallback, Fuse and Strip");
-  }
+  spec.space_between_tokens = decoder.IsNull();
+  if (!decoder.IsNull()) SLUICE_RETURN_IF_ERROR(ReadDecoder(decoder, 0, &spec));
   return spec;
 }
 

@@ -17,11 +17,12 @@ namespace sluice {
 // `normalizer`: null, Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace.
 absl::Status ReadHfNormalizer(const HfField& normalizer, std::vector<NormalizerStep>* steps);
 
-// `pre_tokenizer`: null, Sequence, Split, Digits, ByteLevel, Metaspace. *byte_level tells whether ByteLevel was its
-// last step, so that the model works on bytes.
+// `pre_tokenizer`: null, Sequence, Split, Digits, Punctuation, WhitespaceSplit, CharDelimiterSplit, ByteLevel,
+// Metaspace. *byte_level tells whether ByteLevel was one of its steps, so that the model works on bytes.
 absl::Status ReadHfPreTokenizer(const HfField& pre_tokenizer, std::vector<PreTokenizerStep>* steps, bool* byte_level);
 
-// `decoder`: null, ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip in this order.
+// `decoder`: null, ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, and Sequences of them in the orders that
+// decoder.h supports.
 absl::StatusOr<DecoderSpec> ReadHfDecoder(const HfField& decoder);
 
 // The ids that a text gets before and after it.
@@ -29,7 +30,8 @@ struct HfTemplate {
   std::vector<int32_t> before;
   std::vector<int32_t> after;
 };
-// `post_processor`: null, ByteLevel (which only concerns offsets), TemplateProcessing, and Sequences of them.
+// `post_processor`: null, ByteLevel (which only concerns offsets), TemplateProcessing, RobertaProcessing,
+// BertProcessing, and Sequences of them.
 absl::Status ReadHfPostProcessor(const HfField& post_processor, HfTemplate* result);
 
 }  // namespace sluice

@@ -9,13 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/parse_json.h"
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/bpe.h"
 #include "engine/text/hf_components.h"
 #include "engine/text/hf_tokenizer_json.h"
 #include "engine/text/merge_table.h"
@@ -56,27 +59,49 @@ struct Vocabulary {
   }
 };
 
-// An entry of added_tokens or added_tokens_decoder.
+// An entry of added_tokens or added_tokens_decoder. A text that the vocabulary has keeps the id that it has there; any
+// other gets `id`. `ids` are those of model.vocab.
 absl::Status AddAddedToken(const HfField& token, int64_t id, const TokenIds& ids, Vocabulary* vocabulary) {
   SLUICE_ASSIGN_OR_RETURN(std::string content, token["content"].String());
-  if (content.empty()) return token["content"].Wrong("a text");
   const auto known = ids.find(content);
-  if (known != ids.end() && known->second != id) {
-    return absl::InvalidArgumentError(absl::StrCat(token.path(), " says that ", Quote(content), " is ", id,
-                                                   ", but in model.vocab it is ", known->second));
-  }
   AddedTokenOptions options;
-  options.id = static_cast<int32_t>(id);
+  options.in_model = known != ids.end();
+  options.id = options.in_model ? known->second : static_cast<int32_t>(id);
   SLUICE_ASSIGN_OR_RETURN(const bool special, token["special"].BoolOr(false));
   SLUICE_ASSIGN_OR_RETURN(options.lstrip, token["lstrip"].BoolOr(false));
   SLUICE_ASSIGN_OR_RETURN(options.rstrip, token["rstrip"].BoolOr(false));
   SLUICE_ASSIGN_OR_RETURN(options.single_word, token["single_word"].BoolOr(false));
   SLUICE_ASSIGN_OR_RETURN(options.normalized, token["normalized"].BoolOr(!special));
-  SLUICE_RETURN_IF_ERROR(vocabulary->Add(vocabulary->strings.emplace_back(std::move(content)), id,
-                                         special ? TokenType::kControl : TokenType::kUserDefined, token.path()));
-  options.in_model = known != ids.end();
-  if (options.lstrip || options.rstrip || options.single_word || options.normalized || !options.in_model) {
-    vocabulary->spec->added.push_back(options);
+  // One that is listed twice is special if it ever was; the rest is as it was last.
+  const bool was_special = static_cast<size_t>(options.id) < vocabulary->spec->types.size() &&
+                           vocabulary->spec->types[options.id] == TokenType::kControl;
+  SLUICE_RETURN_IF_ERROR(vocabulary->Add(vocabulary->strings.emplace_back(std::move(content)), options.id,
+                                         special || was_special ? TokenType::kControl : TokenType::kUserDefined,
+                                         token.path()));
+  vocabulary->spec->added.push_back(options);
+  return absl::OkStatus();
+}
+
+// tokenizer.json's added_tokens. Like the reference it numbers those that model.vocab lacks from the vocabulary's size
+// on, in the order of the list, whatever ids the list gives them. Only where the vocabulary has gaps, so that such a
+// number is another token's, the list's counts: the reference would have two tokens of one id.
+absl::Status AddAddedTokens(const HfField& added_tokens, size_t vocab_size, const TokenIds& ids,
+                            Vocabulary* vocabulary) {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> added, added_tokens.List());
+  absl::flat_hash_map<std::string, int64_t> numbered;
+  for (const HfField& token : added) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t listed, token["id"].Int(0, kMaxId));
+    SLUICE_ASSIGN_OR_RETURN(const std::string content, token["content"].String());
+    if (content.empty()) continue;  // it cannot occur in a text
+    int64_t id = 0;
+    if (!ids.contains(content)) {
+      id = numbered.try_emplace(content, static_cast<int64_t>(vocab_size + numbered.size())).first->second;
+      if (id > kMaxId) return token["content"].Wrong(absl::StrCat("at most ", kMaxId, " tokens"));
+      const std::vector<string_view>& tokens = vocabulary->spec->tokens;
+      const bool taken = static_cast<size_t>(id) < tokens.size() && !tokens[id].empty() && tokens[id] != content;
+      if (taken) id = listed;
+    }
+    SLUICE_RETURN_IF_ERROR(AddAddedToken(token, id, ids, vocabulary));
   }
   return absl::OkStatus();
 }
@@ -94,7 +119,10 @@ absl::Status AddConfiguredTokens(const HfField& decoder, const TokenIds& ids, Vo
     }
     const bool known =
         static_cast<size_t>(id) < vocabulary->spec->tokens.size() && !vocabulary->spec->tokens[id].empty();
-    if (!known) SLUICE_RETURN_IF_ERROR(AddAddedToken(token, id, ids, vocabulary));
+    if (known) continue;
+    SLUICE_ASSIGN_OR_RETURN(const std::string content, token["content"].String());
+    if (content.empty()) return token["content"].Wrong("a text");
+    SLUICE_RETURN_IF_ERROR(AddAddedToken(token, id, ids, vocabulary));
   }
   return absl::OkStatus();
 }
@@ -129,30 +157,41 @@ absl::Status ReadModel(const HfField& model, bool byte_level, const TokenIds& id
   SLUICE_ASSIGN_OR_RETURN(spec->byte_fallback, model["byte_fallback"].BoolOr(false));
   SLUICE_ASSIGN_OR_RETURN(spec->fuse_unk, model["fuse_unk"].BoolOr(false));
   spec->model = byte_level ? TokenizerModel::kByteLevelBpe : TokenizerModel::kCharacterBpe;
+  bool every_byte = byte_level || spec->byte_fallback;  // has a token, so that nothing is unknown
+  for (int byte = 0; byte < 256 && every_byte; ++byte) {
+    std::string symbol;
+    if (byte_level) {
+      AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(byte)), &symbol);
+    } else {
+      symbol = absl::StrFormat("<0x%02X>", byte);
+    }
+    every_byte = ids.contains(symbol);
+  }
   if (!model["unk_token"].IsNull()) {
     SLUICE_ASSIGN_OR_RETURN(const std::string unk, model["unk_token"].String());
     const auto it = ids.find(unk);
-    if (it == ids.end()) return model["unk_token"].Wrong("a token of model.vocab");
-    spec->unk_id = it->second;
+    if (it != ids.end()) {
+      spec->unk_id = it->second;
+    } else if (!every_byte) {
+      return model["unk_token"].Wrong("a token of model.vocab");
+    }
+  }
+  if (byte_level && !every_byte && (spec->unk_id.has_value() || spec->byte_fallback)) {
+    return model[spec->byte_fallback ? "byte_fallback" : "unk_token"].Unsupported(
+        "with ByteLevel, supported is null where model.vocab lacks some of the 256 bytes");
   }
   return absl::OkStatus();
 }
 
-absl::Status ApplyTemplate(const HfTemplate& added, TokenizerSpec* spec) {
-  if (added.before.size() > 1 || added.after.size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("tokenizer.json: post_processor adds ", added.before.size(), " tokens before and ",
-                     added.after.size(), " after the text, which is not supported; supported is at most one each"));
-  }
-  if (!added.before.empty()) {
+// One token before the text is BOS and one after it EOS; more of them have no name.
+void ApplyTemplate(const HfTemplate& added, TokenizerSpec* spec) {
+  if (added.before.size() == 1) {
     spec->add_bos = true;
     spec->bos_id = added.before[0];
+  } else {
+    spec->prefix_ids = added.before;
   }
-  if (!added.after.empty()) {
-    spec->add_eos = true;
-    spec->eos_id = added.after[0];
-  }
-  return absl::OkStatus();
+  spec->suffix_ids = added.after;
 }
 
 // The id of tokenizer_config.json's `key`, a text or {"content": text}, with special_tokens_map.json as the second
@@ -173,12 +212,13 @@ absl::Status ReadNamedTokens(const HfField& config, const HfField& map, Tokenize
   SLUICE_ASSIGN_OR_RETURN(const std::optional<int32_t> eos, FindNamedToken(config, map, "eos_token", *spec));
   // What the post-processor puts there is what counts.
   if (!spec->add_bos) spec->bos_id = bos;
-  if (spec->add_eos && eos.has_value() && eos != spec->eos_id) {
-    return absl::UnimplementedError(absl::StrCat("tokenizer.json: post_processor adds token ", *spec->eos_id,
-                                                 " after the text, which is not supported; supported is eos_token ",
-                                                 *eos));
+  spec->eos_id = eos;
+  // A text that ends with its only EOS.
+  if (spec->suffix_ids.size() == 1 && (!eos.has_value() || eos == spec->suffix_ids[0])) {
+    spec->eos_id = spec->suffix_ids[0];
+    spec->add_eos = true;
+    spec->suffix_ids.clear();
   }
-  if (!spec->add_eos) spec->eos_id = eos;
   // Padding and unknown tokens are never made from these names, so one that is not in the vocabulary does no harm.
   if (const auto pad = FindNamedToken(config, map, "pad_token", *spec); pad.ok()) spec->pad_id = *pad;
   return absl::OkStatus();
@@ -234,11 +274,7 @@ absl::Status ReadTokenizerJson(string_view text, const Configs& configs, Tokeniz
 
   Vocabulary vocabulary{spec, {}};
   SLUICE_ASSIGN_OR_RETURN(const auto ids, ReadVocabulary(json, &vocabulary));
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<HfField> added, root["added_tokens"].List());
-  for (const HfField& token : added) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t id, token["id"].Int(0, kMaxId));
-    SLUICE_RETURN_IF_ERROR(AddAddedToken(token, id, ids, &vocabulary));
-  }
+  SLUICE_RETURN_IF_ERROR(AddAddedTokens(root["added_tokens"], json.vocabulary.size(), ids, &vocabulary));
   SLUICE_RETURN_IF_ERROR(AddConfiguredTokens(configs.config_field()["added_tokens_decoder"], ids, &vocabulary));
   spec->merges = std::move(json.merges);
 
@@ -250,7 +286,7 @@ absl::Status ReadTokenizerJson(string_view text, const Configs& configs, Tokeniz
   SLUICE_ASSIGN_OR_RETURN(spec->decoder, ReadHfDecoder(root["decoder"]));
   HfTemplate added_ids;
   SLUICE_RETURN_IF_ERROR(ReadHfPostProcessor(root["post_processor"], &added_ids));
-  SLUICE_RETURN_IF_ERROR(ApplyTemplate(added_ids, spec));
+  ApplyTemplate(added_ids, spec);
   spec->storage = std::make_shared<Storage>(Storage{json.storage, std::move(vocabulary.strings)});
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/bpe.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
@@ -126,6 +127,7 @@ absl::Status PreTokenizer::Split(string_view text, bool at_start, Words* out) co
   if (text.empty()) return absl::OkStatus();
   std::vector<string_view>& pieces = out->words;
   std::vector<string_view> next;
+  bool spelled = false;
   pieces.push_back(text);
   for (const Step& step : steps_) {
     switch (step.spec.kind) {
@@ -147,7 +149,20 @@ absl::Status PreTokenizer::Split(string_view text, bool at_start, Words* out) co
           pieces[i] = out->rewritten.emplace_back(Mark(pieces[i], step.spec, at_start && i == 0));
         }
         break;
+      case PreTokenizerKind::kByteSpelling:
+        for (string_view& piece : pieces) {
+          std::string& spelling = out->rewritten.emplace_back();
+          for (const char c : piece) AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(c)), &spelling);
+          piece = spelling;
+        }
+        spelled = true;
+        break;
     }
+  }
+  for (size_t i = 0; spelled && i < pieces.size(); ++i) {
+    std::string& bytes = out->rewritten.emplace_back();
+    AppendByteLevelBytes(pieces[i], &bytes);
+    pieces[i] = bytes;
   }
   return absl::OkStatus();
 }

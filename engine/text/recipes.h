@@ -25,6 +25,9 @@ absl::StatusOr<const Recipe*> FindRecipe(absl::string_view name);
 extern const absl::string_view kGpt2Pattern;
 // Every number by itself, the "Digits" component.
 extern const absl::string_view kDigitPattern;
+// Every punctuation mark by itself, the "Punctuation" component; every white space, the "WhitespaceSplit" component.
+extern const absl::string_view kPunctuationPattern;
+extern const absl::string_view kWhiteSpacePattern;
 // Kimi K2's, which comes with its tiktoken.model in the form of Python code.
 extern const absl::string_view kKimiPattern;
 

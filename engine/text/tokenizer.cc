@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/quote.h"
+#include "engine/base/check.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/decoder.h"
 #include "engine/text/detokenizer.h"
 #include "engine/text/recipes.h"
 #include "engine/text/utf8.h"
@@ -16,8 +15,6 @@ namespace {
 
 // Leaves room for symbols and their neighbours as 32-bit numbers, also where every space becomes three bytes.
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
-
-constexpr size_t kMaxDecoderTextBytes = 64;
 
 // How model families spell "I have finished". A GGUF file names one such token at most; models use several.
 constexpr absl::string_view kEndOfGenerationTexts[] = {
@@ -42,6 +39,24 @@ constexpr absl::string_view kEndOfGenerationTexts[] = {
     "<end_of_utterance>",
     "<｜end▁of▁sentence｜>",
 };
+
+// The same of what begins a turn, in vocabularies that do not call it control.
+constexpr absl::string_view kTurnTexts[] = {"<start_of_turn>", "<|turn>",         "[INST]",
+                                            "[/INST]",         "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"};
+
+template <size_t N>
+bool IsOneOf(const absl::string_view (&texts)[N], absl::string_view text) {
+  return std::find(std::begin(texts), std::end(texts), text) != std::end(texts);
+}
+
+// <|user|>, <｜User｜>: llama.cpp's converter goes by the same.
+bool IsSpelledLikeControl(absl::string_view text) {
+  const auto between = [text](absl::string_view open, absl::string_view close) {
+    return text.size() > open.size() + close.size() && text.substr(0, open.size()) == open &&
+           text.substr(text.size() - close.size()) == close;
+  };
+  return between("<|", "|>") || between("<｜", "｜>") || between("[|", "|]");
+}
 
 absl::Status CheckSpec(const TokenizerSpec& spec) {
   if (spec.tokens.empty()) return absl::InvalidArgumentError("tokenizer tokens: found none, expected at least one");
@@ -74,13 +89,12 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
           absl::StrCat("tokenizer added: found id ", options.id, ", expected an id below ", spec.tokens.size()));
     }
   }
-  if (spec.decoder.has_value()) {
-    for (const auto& [from, to] : spec.decoder->replace) {
-      if (from.empty() || to.size() > kMaxDecoderTextBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("tokenizer decoder replace: found ", Quote(from), " by ",
-                                                       to.size(), " bytes, expected a text by at most ",
-                                                       kMaxDecoderTextBytes));
-      }
+  for (const std::vector<int32_t>* list : {&spec.prefix_ids, &spec.suffix_ids}) {
+    for (const int32_t id : *list) {
+      if (id >= 0 && static_cast<size_t>(id) < spec.tokens.size()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer ",
+                                                     list == &spec.prefix_ids ? "prefix_ids" : "suffix_ids", ": found ",
+                                                     id, ", expected an id below ", spec.tokens.size()));
     }
   }
   if (spec.add_bos && !spec.bos_id.has_value()) {
@@ -90,6 +104,17 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
     return absl::InvalidArgumentError("tokenizer add_eos: found true without an eos_id");
   }
   return absl::OkStatus();
+}
+
+// Of a model whose file names none.
+DecoderSpec UsualDecoder(const TokenizerSpec& spec) {
+  DecoderSpec decoder;
+  if (spec.model == TokenizerModel::kByteLevelBpe) decoder.steps.push_back({.kind = DecoderKind::kByteLevel});
+  if (spec.model == TokenizerModel::kSentencePieceBpe) {
+    decoder.steps = {{.kind = DecoderKind::kByteFallback}, {.kind = DecoderKind::kFuse}};
+    if (spec.add_space_prefix) decoder.steps.push_back({.kind = DecoderKind::kStrip, .text = " ", .start = 1});
+  }
+  return decoder;
 }
 
 bool IsAdded(TokenType type) {
@@ -121,7 +146,6 @@ std::vector<TextRange> TrustedRanges(absl::string_view trusted) {
 }  // namespace
 
 struct Tokenizer::Encoding {
-  bool parse_normalized = false;  // look for the added tokens of normalized text
   MergeScratch scratch;
   PreTokenizer::Words words;
   std::vector<int32_t> ids;
@@ -155,6 +179,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec
   SLUICE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(spec.pre_tokenizer));
   std::unique_ptr<Tokenizer> tokenizer(
       new Tokenizer(std::move(model), std::move(normalizer), std::move(pre_tokenizer)));
+  tokenizer->FindEndOfGeneration(spec);
+  tokenizer->FindControlTokens(spec);
   SLUICE_RETURN_IF_ERROR(tokenizer->FillAddedTokens(spec));
   tokenizer->bos_id_ = spec.bos_id;
   tokenizer->eos_id_ = spec.eos_id;
@@ -163,19 +189,34 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec
   tokenizer->pad_id_ = spec.pad_id;
   tokenizer->add_bos_ = spec.add_bos;
   tokenizer->add_eos_ = spec.add_eos;
-  if (spec.decoder.has_value()) {
-    tokenizer->decoder_ = *std::move(spec.decoder);
-  } else {
-    tokenizer->decoder_.byte_level = spec.model == TokenizerModel::kByteLevelBpe;
-    tokenizer->bytes_by_type_ = spec.model == TokenizerModel::kSentencePieceBpe;
-    tokenizer->decoder_.strip_left = tokenizer->bytes_by_type_ && spec.add_space_prefix ? 1 : 0;
+  tokenizer->prefix_ids_ = spec.prefix_ids;
+  tokenizer->suffix_ids_ = spec.suffix_ids;
+  tokenizer->bytes_by_type_ = !spec.decoder.has_value() && spec.model == TokenizerModel::kSentencePieceBpe;
+  absl::StatusOr<Decoder> decoder = Decoder::Create(spec.decoder.has_value() ? *spec.decoder : UsualDecoder(spec));
+  if (!decoder.ok()) {
+    return absl::Status(decoder.status().code(), absl::StrCat("tokenizer decoder: ", decoder.status().message()));
   }
-  tokenizer->FindEndOfGeneration(spec);
+  tokenizer->decoder_ = *std::move(decoder);
   tokenizer->tokens_ = std::move(spec.tokens);
   tokenizer->types_ = std::move(spec.types);
   tokenizer->storage_ = std::move(spec.storage);
-  tokenizer->FillTokenBytes();
+  SLUICE_RETURN_IF_ERROR(tokenizer->FillTokenBytes());
   return tokenizer;
+}
+
+void Tokenizer::FindControlTokens(const TokenizerSpec& spec) {
+  control_.assign(spec.tokens.size(), false);
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    const absl::string_view text = spec.tokens[i];
+    control_[i] =
+        spec.types[i] == TokenType::kControl || spec.types[i] == TokenType::kUnknown ||
+        (spec.types[i] == TokenType::kUserDefined && (IsSpelledLikeControl(text) || IsOneOf(kTurnTexts, text)));
+  }
+  const auto add = [&](int32_t id) { control_[id] = control_[id] || IsAdded(spec.types[id]); };
+  for (const std::optional<int32_t>& id : {spec.bos_id, spec.unk_id, spec.pad_id}) {
+    if (id.has_value()) add(*id);
+  }
+  for (const int32_t id : end_of_generation_ids_) add(id);
 }
 
 absl::Status Tokenizer::FillAddedTokens(const TokenizerSpec& spec) {
@@ -193,7 +234,7 @@ absl::Status Tokenizer::FillAddedTokens(const TokenizerSpec& spec) {
       tokens = &normalized_tokens_;
       if (text != spec.tokens[i]) rewritten_[id] = text;
     }
-    tokens->Add(text, id);
+    tokens->Add(text, id, control_[i]);
     if (it != options.end()) tokens->SetOptions(it->second);
   }
   return absl::OkStatus();
@@ -210,9 +251,9 @@ void Tokenizer::FindEndOfGeneration(const TokenizerSpec& spec) {
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     if (spec.types[i] != TokenType::kControl && spec.types[i] != TokenType::kUserDefined) continue;
     if (harmony && spec.tokens[i] == "<|end|>") continue;
-    const auto* end = std::end(kEndOfGenerationTexts);
-    if (std::find(std::begin(kEndOfGenerationTexts), end, spec.tokens[i]) != end)
-      ids.push_back(static_cast<int32_t>(i));
+    // Gemma has HTML's tags as tokens, of which this one ends a struck-out text.
+    if (spec.tokens[i] == "</s>" && spec.types[i] != TokenType::kControl) continue;
+    if (IsOneOf(kEndOfGenerationTexts, spec.tokens[i])) ids.push_back(static_cast<int32_t>(i));
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -223,25 +264,33 @@ absl::string_view Tokenizer::DecodedSpelling(int32_t id) const {
   return it == rewritten_.end() ? TokenText(id) : absl::string_view(it->second);
 }
 
-void Tokenizer::FillTokenBytes() {
+absl::Status Tokenizer::FillTokenBytes() {
   bytes_offsets_.reserve(tokens_.size() + 1);
+  if (decoder_.joins_bytes()) byte_tokens_.assign(tokens_.size(), false);
   for (size_t i = 0; i < tokens_.size(); ++i) {
     bytes_offsets_.push_back(bytes_.size());
     if (bytes_by_type_) {
+      byte_tokens_[i] = types_[i] == TokenType::kByte;
       AppendSentencePieceBytes(tokens_[i], types_[i], &bytes_);
+      continue;
+    }
+    SLUICE_ASSIGN_OR_RETURN(const std::string token, decoder_.Token(DecodedSpelling(static_cast<int32_t>(i))));
+    if (const int byte = decoder_.joins_bytes() ? ParseByteToken(token) : -1; byte >= 0) {
+      byte_tokens_[i] = true;
+      bytes_.push_back(static_cast<char>(byte));
     } else {
-      AppendDecoded(DecodedSpelling(static_cast<int32_t>(i)), decoder_, &bytes_);
+      bytes_ += decoder_.has_piece_steps() ? decoder_.Piece(token, /*first=*/false) : token;
     }
   }
   bytes_offsets_.push_back(bytes_.size());
+  return absl::OkStatus();
 }
 
 std::string Tokenizer::FirstTokenBytes(int32_t id) const {
-  DecoderSpec unmarking = decoder_;
-  for (auto& [from, to] : unmarking.replace) to.clear();
-  std::string bytes;
-  AppendDecoded(DecodedSpelling(id), unmarking, &bytes);
-  return bytes;
+  if (!decoder_.has_piece_steps() || bytes_by_type_) return std::string(TokenBytes(id));
+  const absl::StatusOr<std::string> token = decoder_.Token(DecodedSpelling(id));
+  SLUICE_CHECK(token.ok());  // as it was when the tokenizer was made
+  return decoder_.Piece(*token, /*first=*/true);
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text, const EncodeOptions& options) const {
@@ -283,8 +332,10 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::Span<const TextSegm
   const bool all_parsed = parsed.size() == 1 && parsed[0].end - parsed[0].begin == text.size();
 
   Encoding encoding;
-  encoding.parse_normalized = !parsed.empty() && !normalized_tokens_.empty();
-  if (options.add_special && add_bos_) encoding.ids.push_back(*bos_id_);
+  if (options.add_special) {
+    if (add_bos_) encoding.ids.push_back(*bos_id_);
+    encoding.ids.insert(encoding.ids.end(), prefix_ids_.begin(), prefix_ids_.end());
+  }
   std::vector<AddedTokens::Match> parts;
   raw_tokens_.Cut(text, parsed, &parts);
   for (const AddedTokens::Match& part : parts) {
@@ -293,11 +344,14 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::Span<const TextSegm
       continue;
     }
     std::string trusted;
-    if (encoding.parse_normalized && !all_parsed) trusted = TrustedBytes({part.begin, part.end}, parsed);
+    if (!normalized_tokens_.empty() && !all_parsed) trusted = TrustedBytes({part.begin, part.end}, parsed);
     SLUICE_RETURN_IF_ERROR(
         EncodeStretch(text.substr(part.begin, part.end - part.begin), part.begin == 0, std::move(trusted), &encoding));
   }
-  if (options.add_special && add_eos_) encoding.ids.push_back(*eos_id_);
+  if (options.add_special) {
+    encoding.ids.insert(encoding.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
+    if (add_eos_) encoding.ids.push_back(*eos_id_);
+  }
   return std::move(encoding.ids);
 }
 
@@ -309,7 +363,7 @@ absl::Status Tokenizer::EncodeStretch(absl::string_view text, bool at_start, std
     SLUICE_RETURN_IF_ERROR(normalizer_.Run(&normalized, &trusted));
     text = normalized;
   }
-  if (!encoding->parse_normalized) return EncodeWords(text, at_start, encoding);
+  if (normalized_tokens_.empty()) return EncodeWords(text, at_start, encoding);
   std::vector<AddedTokens::Match> parts;
   normalized_tokens_.Cut(text, trusted.empty() ? std::vector<TextRange>{{0, text.size()}} : TrustedRanges(trusted),
                          &parts);

@@ -20,6 +20,7 @@
 #include "engine/text/added_tokens.h"
 #include "engine/text/bpe.h"
 #include "engine/text/character_bpe.h"
+#include "engine/text/decoder.h"
 #include "engine/text/normalizer.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/ranked_bpe.h"
@@ -31,10 +32,11 @@ namespace sluice {
 struct EncodeOptions {
   bool add_special = true;  // BOS and EOS where the model wants them. False for text that a chat template rendered.
   bool parse_special =
-      true;  // Added tokens (<|im_end|>, </s>) written in the text become their ids; else ordinary text.
+      true;  // Control tokens (<|im_end|>, </s>) in the text become their ids; else they are just text.
 };
 
-// A stretch of a text whose parts are not equally trusted: a chat template's own words, and the words of a message.
+// A stretch of a text whose parts are not equally trusted: a chat template's own words, and the words of a message,
+// whose control tokens are just text.
 struct TextSegment {
   absl::string_view text;
   bool parse_special = true;
@@ -50,17 +52,18 @@ class Tokenizer {
   // INVALID_ARGUMENT: `text` is not UTF-8 (with the byte offset) or longer than 256 MiB.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text, const EncodeOptions& options = {}) const;
 
-  // Encodes the concatenation of `segments`. An added token is matched only where all of its bytes lie in segments with
-  // parse_special (adjacent ones count as one, those with another segment between them, even an empty one, do not);
-  // everything else is encoded as if the borders were not there. options.parse_special false overrides all segments. A
-  // token that is found in normalized text counts as lying where the text lay that was normalized into it. Offsets in
-  // errors count from the first segment's first byte.
+  // Encodes the concatenation of `segments`. A control token (IsControl) is matched only where all of its bytes lie in
+  // segments with parse_special (adjacent ones count as one, those with another segment between them, even an empty
+  // one, do not); everything else is encoded as if the borders were not there, but that no other added token takes part
+  // of a control token so matched. options.parse_special false overrides all segments. A token that is found in
+  // normalized text counts as lying where the text lay that was normalized into it. Offsets in errors count from the
+  // first segment's first byte.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const TextSegment> segments,
                                               const EncodeOptions& options = {}) const;
 
-  // The text of `ids`, always UTF-8: invalid sequences become U+FFFD by the maximal-subpart rule, which differs from
-  // Hugging Face only for SentencePiece byte tokens that are not UTF-8 together (there the whole run is replaced).
-  // skip_special leaves out IsSpecial tokens. Ids outside the vocabulary contribute nothing.
+  // The text of `ids`, always UTF-8. What is not becomes U+FFFD: of the byte tokens of a vocabulary of characters
+  // (<0x0A>) every one of a run that is not UTF-8 as a whole, elsewhere every maximal subpart. skip_special leaves out
+  // IsSpecial tokens. Ids outside the vocabulary contribute nothing.
   std::string Decode(absl::Span<const int32_t> ids, bool skip_special) const;
 
   int32_t vocab_size() const { return static_cast<int32_t>(tokens_.size()); }
@@ -74,8 +77,12 @@ class Tokenizer {
   // Control and unknown tokens, except an added one that normalization rewrites: the reference knows special tokens by
   // their text, and no longer knows that one. False for ids outside the vocabulary.
   bool IsSpecial(int32_t id) const;
-  // Tokens after which the model has said all, ascending: eos, eot and eom of the file, and control tokens known to mean
-  // that by their text.
+  // Added tokens that structure a prompt, and so are matched only in text that may do that: control and unknown ones;
+  // and of the others, since files often leave it at that, those spelled like one (<|user|>, <｜User｜>,
+  // <start_of_turn>) and those that begin, end or fill up a text. False for ids outside the vocabulary.
+  bool IsControl(int32_t id) const { return Contains(id) && control_[id]; }
+  // Tokens after which the model has said all, ascending: eos, eot and eom of the file, and control tokens known to
+  // mean that by their text.
   absl::Span<const int32_t> end_of_generation_ids() const { return end_of_generation_ids_; }
 
   std::optional<int32_t> bos_id() const { return bos_id_; }
@@ -86,9 +93,11 @@ class Tokenizer {
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
 
-  // What of decoding is no property of a single token: strip_left, unmark_first and space_between_tokens.
-  const DecoderSpec& decoder() const { return decoder_; }
-  // The bytes that a token contributes where decoder().unmark_first holds and it is the first.
+  // What of decoding is no property of a single token; for Detokenizer.
+  const Decoder& decoder() const { return decoder_; }
+  // A token whose byte is text only together with the byte tokens beside it: decoder().joins_bytes().
+  bool IsByteToken(int32_t id) const { return Contains(id) && !byte_tokens_.empty() && byte_tokens_[id]; }
+  // Like TokenBytes, of a token that is the first of its text. REQUIRES: !IsByteToken(id).
   std::string FirstTokenBytes(int32_t id) const;
 
  private:
@@ -99,12 +108,13 @@ class Tokenizer {
       : model_(std::move(model)), normalizer_(std::move(normalizer)), pre_tokenizer_(std::move(pre_tokenizer)) {}
 
   static absl::StatusOr<Model> CreateModel(const TokenizerSpec& spec);
+  void FindControlTokens(const TokenizerSpec& spec);
   absl::Status FillAddedTokens(const TokenizerSpec& spec);
   absl::string_view DecodedSpelling(int32_t id) const;
-  void FillTokenBytes();
+  absl::Status FillTokenBytes();
   void FindEndOfGeneration(const TokenizerSpec& spec);
 
-  // A stretch between added tokens of the raw text; trusted as in Normalizer::Run.
+  // A stretch between added tokens of the raw text; trusted as in Normalizer::Run, where it matters.
   absl::Status EncodeStretch(absl::string_view text, bool at_start, std::string trusted, Encoding* encoding) const;
   // A stretch between added tokens of normalized text.
   absl::Status EncodeWords(absl::string_view text, bool at_start, Encoding* encoding) const;
@@ -114,17 +124,20 @@ class Tokenizer {
   const PreTokenizer pre_tokenizer_;
   AddedTokens raw_tokens_;         // found in the text as it came
   AddedTokens normalized_tokens_;  // found in normalized text
-  DecoderSpec decoder_;
+  Decoder decoder_;
   bool bytes_by_type_ = false;  // decoded as GGUF's SentencePiece vocabularies are, by the tokens' types
   std::vector<absl::string_view> tokens_;
   std::vector<TokenType> types_;
+  std::vector<bool> control_;                            // [vocab_size]
   absl::flat_hash_map<int32_t, std::string> rewritten_;  // added tokens that normalization rewrites: decoded so
   std::string bytes_;                                    // what the tokens decode to, one after the other
   std::vector<uint32_t> bytes_offsets_;                  // [vocab_size + 1] into bytes_
+  std::vector<bool> byte_tokens_;                        // [vocab_size] if decoder_.joins_bytes(), else empty
   std::vector<int32_t> end_of_generation_ids_;
   std::optional<int32_t> bos_id_, eos_id_, eot_id_, unk_id_, pad_id_;
   bool add_bos_ = false;
   bool add_eos_ = false;
+  std::vector<int32_t> prefix_ids_, suffix_ids_;
   std::shared_ptr<const void> storage_;
 };
 

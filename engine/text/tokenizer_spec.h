@@ -76,9 +76,10 @@ enum class SplitBehavior {
 };
 
 enum class PreTokenizerKind {
-  kSplit,        // by `pattern`, `behavior` and `invert`
-  kPrefixSpace,  // a space before every piece that does not start with one
-  kMetaspace,    // `mark` for every space, and before a piece that does not start with it, as `prepend` says
+  kSplit,         // by `pattern`, `behavior` and `invert`
+  kPrefixSpace,   // a space before every piece that does not start with one
+  kMetaspace,     // `mark` for every space, and before a piece that does not start with it, as `prepend` says
+  kByteSpelling,  // the bytes of every piece are spelled in the byte alphabet (see bpe.h) for the steps after this one
 };
 
 enum class PrependScheme { kAlways, kFirst, kNever };  // every piece; only the one that begins the whole text; none
@@ -93,14 +94,31 @@ struct PreTokenizerStep {
   PrependScheme prepend = PrependScheme::kAlways;
 };
 
-// How the spellings of tokens become text.
+enum class DecoderKind {
+  kByteLevel,     // a token is bytes, spelled in the byte alphabet (see bpe.h); the rest is about their text as a whole
+  kByteFallback,  // tokens <0x0A> side by side are bytes: their text, or where they are not UTF-8 a U+FFFD for each
+  kFuse,          // the rest is about the text as a whole
+  kReplace,       // every match of `pattern` by `text`
+  kStrip,         // at most `start` times the character `text` is dropped from the beginning, `stop` times from the end
+  kMetaspace,     // `pattern` is replaced by `text`, but in the first piece, unless `prepend` is kNever, by nothing
+};
+
+// A step of decoding. Until a Fuse or ByteLevel it is about each token by itself, until then, after a ByteFallback,
+// about each token or run of bytes.
+struct DecoderStep {
+  DecoderKind kind = DecoderKind::kFuse;
+  TextPattern pattern = {};
+  std::string text = {};
+  int32_t start = 0;
+  int32_t stop = 0;
+  PrependScheme prepend = PrependScheme::kAlways;
+};
+
+// How the spellings of tokens become text: by these steps, one after the other, and joined then. See decoder.h for the
+// orders that are supported.
 struct DecoderSpec {
-  bool byte_level = false;  // spelled in the byte alphabet (see bpe.h); excludes the fields up to byte_fallback
-  std::vector<std::pair<std::string, std::string>> replace;  // in each token, one after the other
-  bool byte_fallback = false;                                // a token <0x0A> is that byte
-  int strip_left = 0;         // at most so many spaces are dropped from the beginning of the text
-  bool unmark_first = false;  // instead of replacing them, the first token loses all that `replace` finds
-  bool space_between_tokens = false;
+  std::vector<DecoderStep> steps;
+  bool space_between_tokens = false;  // as it is without any decoder
 };
 
 // Of a token that is matched in text as a whole; see AddedTokens.
@@ -135,6 +153,8 @@ struct TokenizerSpec {
 
   bool add_bos = false;  // Encode with add_special puts bos_id first
   bool add_eos = false;  // ... and eos_id last
+  // Encode with add_special puts these first, too, and last: tokenizers that want several, or others than BOS and EOS.
+  std::vector<int32_t> prefix_ids, suffix_ids;
   // kSentencePieceBpe only: every stretch of text between added tokens starts with a space.
   bool add_space_prefix = true;
 

@@ -45,7 +45,8 @@ Ids CheckEncode(const Tokenizer& tokenizer, const std::string& text, EncodeOptio
   return *ids;
 }
 
-void CheckText(const Tokenizer& tokenizer, FuzzedDataProvider* data) {
+// `merges_spare_control`: no control token is what merging makes of text.
+void CheckText(const Tokenizer& tokenizer, bool merges_spare_control, FuzzedDataProvider* data) {
   const EncodeOptions options = {.add_special = data->ConsumeBool(), .parse_special = data->ConsumeBool()};
   std::vector<std::string> parts(data->ConsumeIntegralInRange<size_t>(0, 4));
   std::vector<TextSegment> segments;
@@ -62,6 +63,12 @@ void CheckText(const Tokenizer& tokenizer, FuzzedDataProvider* data) {
   for (TextSegment& segment : segments) segment.parse_special = data->ConsumeBool();
   const absl::StatusOr<Ids> mixed = tokenizer.Encode(absl::MakeConstSpan(segments), options);
   SLUICE_CHECK(mixed.ok() == whole.ok());
+  for (TextSegment& segment : segments) segment.parse_special = false;
+  const absl::StatusOr<Ids> message = tokenizer.Encode(absl::MakeConstSpan(segments), {.add_special = false});
+  SLUICE_CHECK(message.ok() == whole.ok());
+  for (size_t i = 0; message.ok() && merges_spare_control && i < message->size(); ++i) {
+    SLUICE_CHECK(!tokenizer.IsControl((*message)[i]));
+  }
 
   Ids any;
   for (const uint8_t byte : data->ConsumeBytes<uint8_t>(64)) any.push_back(static_cast<int32_t>(byte) * 2 - 1);
@@ -69,8 +76,12 @@ void CheckText(const Tokenizer& tokenizer, FuzzedDataProvider* data) {
 }
 
 void CheckTinyVocabularies(FuzzedDataProvider* data) {
-  static const auto* const byte_level = new TinyVocabulary(TinyVocabulary::ByteLevel(
-      "smollm", {"a a", "aa aa", "a b", "Ġ a", "Ġ Ġ", "ð Ł", "Ã ©", "' s"}, {"<|a|>", "<|a|>b", "a<|"}));
+  static const auto* const byte_level = [] {
+    auto* v = new TinyVocabulary(TinyVocabulary::ByteLevel(
+        "smollm", {"a a", "aa aa", "a b", "Ġ a", "Ġ Ġ", "ð Ł", "Ã ©", "' s"}, {"<|a|>", "<|a|>b", "a<|"}));
+    for (const char* token : {"|>", "a<", "b<|a", "<|b|>"}) v->Add(token, TokenType::kUserDefined);
+    return v;
+  }();
   static const auto* const sentence_piece =
       new TinyVocabulary(TinyVocabulary::SentencePiece({"▁a", "aa", "ab", "▁▁", "é", "▁", "a", "b", "s>", "<s"}));
   const bool bytes = data->ConsumeBool();
@@ -82,7 +93,7 @@ void CheckTinyVocabularies(FuzzedDataProvider* data) {
   const Ids ids = CheckEncode(tokenizer, text, {.parse_special = false});
   if (!bytes) text = absl::StrReplaceAll(text, {{"▁", " "}});
   SLUICE_CHECK(FindInvalidUtf8(text) != string_view::npos || tokenizer.Decode(ids, false) == text);
-  CheckText(tokenizer, data);
+  CheckText(tokenizer, /*merges_spare_control=*/true, data);
 }
 
 void CheckAnyVocabulary(FuzzedDataProvider* data) {
@@ -101,7 +112,7 @@ void CheckAnyVocabulary(FuzzedDataProvider* data) {
   vocabulary.spec.unk_id = data->ConsumeIntegralInRange(-1, 300);
   vocabulary.spec.add_space_prefix = data->ConsumeBool();
   const absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Create(vocabulary.spec);
-  if (tokenizer.ok()) CheckText(**tokenizer, data);
+  if (tokenizer.ok()) CheckText(**tokenizer, /*merges_spare_control=*/false, data);
 }
 
 void CheckStops(FuzzedDataProvider* data) {

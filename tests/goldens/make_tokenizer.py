@@ -16,7 +16,7 @@ DIR (default ${XDG_CACHE_HOME:-~/.cache}/sluice) holds the vocabularies, which a
 corpus.jsonl and, for the tokenizer.json families, corpus_added.jsonl after it: one JSON string per line. NAME.jsonl: for
 the string of the same line an object with
   p  ids with added tokens parsed; the model's BOS is left out
-  n  ids with no added token matched, if they differ from p
+  n  ids with control tokens as ordinary text, if they differ from p
   d  the text of p, special tokens kept, if it differs from the string
   s  the text of p without special tokens, if it differs from d
 The tokenizers of GGUF files and rank files are built here by the rules of the models' own tokenizer.json files. The
@@ -188,10 +188,19 @@ def read_checked(cache, source):
     return data
 
 
-def without_added_tokens(text):
+def is_control(content, special):
+    """The rule of Tokenizer::IsControl: a special token, or one spelled like those of files that leave the flag out."""
+    return special or any(content.startswith(a) and content.endswith(b) for a, b in (("<|", "|>"), ("<｜", "｜>")))
+
+
+def with_control_as_text(text):
     data = json.loads(text)
-    data["added_tokens"], data["post_processor"] = [], None
-    return Tokenizer.from_str(json.dumps(data))
+    data["post_processor"] = None
+    for token in data["added_tokens"]:
+        token["special"] = is_control(token["content"], token["special"])
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 ALPHABET = {}  # byte: its character in byte-level vocabularies
@@ -286,7 +295,32 @@ def made_up():
     for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
             yield f"split-{behavior}-{'gaps' if invert else 'matches'}", variant(pre_tokenizer=split(behavior, invert, {"Regex": "[ab]|(?=h)"}), model={"ignore_merges": True, "fuse_unk": True})
+    decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, metaspace("always", True)]}
+    yield "bytes-metaspace", variant(pre_tokenizer=metaspace("always", True), decoder=decoder, model={"byte_fallback": True})
     yield "digits", variant(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}, split("MergedWithNext", False, {"String": "."})]}, model={"byte_fallback": True})
+
+
+def combined():
+    """Byte-level tokenizers with the steps that published files have before and after ByteLevel."""
+    byte_vocab = {ALPHABET[b]: b for b in range(256)}
+    for token in ("Ġa", "ab", "Ġab", "he", "Ġhe", "12", "123", "..", "ĠĠ"):
+        byte_vocab[token] = len(byte_vocab)
+    merges = [["Ġ", "a"], ["a", "b"], ["Ġa", "b"], ["h", "e"], ["Ġ", "he"], ["1", "2"], ["12", "3"], [".", "."], ["Ġ", "Ġ"]]
+    n = len(byte_vocab)
+    added = [{"id": n + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": special}
+             for i, (content, special) in enumerate((("<s>", True), ("</s>", True), ("word", False), ("<L>", False)))]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    punctuation = lambda behavior: {"type": "Punctuation", "behavior": behavior}
+    digits, three = {"type": "Digits", "individual_digits": False}, {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": False}
+    variants = {"falcon": [punctuation("Contiguous"), byte_level, digits, three], "punctuation": [punctuation("Isolated"), {**byte_level, "use_regex": False}],
+                "whitespace": [{"type": "WhitespaceSplit"}, {"type": "CharDelimiterSplit", "delimiter": "."}, byte_level]}
+    for name, steps in variants.items():
+        roberta = {"type": "RobertaProcessing", "sep": ["</s>", n + 1], "cls": ["<s>", n], "trim_offsets": True, "add_prefix_space": False}
+        yield name, json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}, "post_processor": roberta if name == "falcon" else None,
+            "decoder": {"type": "Sequence", "decoders": [byte_level, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]} if name == "punctuation" else byte_level,
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<none>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
+                      "byte_fallback": False, "ignore_merges": False, "vocab": byte_vocab, "merges": merges}}, ensure_ascii=False, separators=(",", ":"))
 
 
 REDUCED_HAND = ["ab", " ab", "ab ", " ab ab", "abab", "hehe ab", "ab中", "中ab", "q中q", "qq中文qq", "\u4e2d\u4e2d", "Q", "QQ", "aQQb", "QaQ", "Q中Q中", "a Q  Q b", "▁ab", "▁▁ab", "ab.ab..ab", "12ab3", "a1b22c333..4",
@@ -312,27 +346,27 @@ def read_vocab(cache, source):
     return get
 
 
-def byte_level(get, pre, with_added, ignore_merges=False):
+def byte_level(get, pre, parsed, ignore_merges=False):
     tokens, types = get("tokens"), get("token_type")
     merges = [tuple(m.split(" ")) for m in get("merges")]
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre
     tokenizer.decoder = decoders.ByteLevel()
-    if with_added:
-        add_tokens(tokenizer, tokens, types)
+    add_tokens(tokenizer, tokens, types, parsed)
     return tokenizer
 
 
-def add_tokens(tokenizer, tokens, types, stripping=()):
+def add_tokens(tokenizer, tokens, types, parsed, stripping=()):
     for token, kind in zip(tokens, types):
-        if kind in (CONTROL, UNKNOWN):
-            tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True, rstrip=token in stripping)])
-        elif kind == USER_DEFINED:
-            tokenizer.add_tokens([AddedToken(token, normalized=False, special=False, rstrip=token in stripping)])
+        special = kind in (CONTROL, UNKNOWN) if parsed else is_control(token, kind in (CONTROL, UNKNOWN))
+        if kind in (CONTROL, UNKNOWN, USER_DEFINED):
+            add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
+            add([AddedToken(token, normalized=False, special=special, rstrip=token in stripping)])
+    tokenizer.encode_special_tokens = not parsed
     assert tokenizer.get_vocab_size() == len(tokens)
 
 
-def sentencepiece_bpe(get, with_added, stripping=()):
+def sentencepiece_bpe(get, with_added, parsed=True, stripping=()):
     """Llama 2's tokenizer.json: Prepend and Replace, and a merge for every way to make a piece of two, longest left part first."""
     tokens, types, scores = get("tokens"), get("token_type"), get("scores")
     vocab = {t: i for i, t in enumerate(tokens)}
@@ -343,7 +377,7 @@ def sentencepiece_bpe(get, with_added, stripping=()):
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     if with_added:
-        add_tokens(tokenizer, tokens, types, stripping)
+        add_tokens(tokenizer, tokens, types, parsed, stripping)
     return tokenizer
 
 
@@ -379,6 +413,36 @@ def write(name, strings, parsed, plain, add_special_tokens=False):
     (HERE / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
 
 
+def write_decoders():
+    """decoders.jsonl: a vocabulary, then a decoder in every line with rows [ids, text, text without special tokens]."""
+    rng = random.Random(SEED + 3)
+    tokens = ["<s>", "▁", *"ab.", "é", "ab", "▁a", "▁▁", "a▁", "<0x41>X", *(f"<0x{b:02X}>" for b in range(256))]
+    vocab = {t: i for i, t in enumerate(tokens)}
+    of = lambda text: [vocab[f"<0x{b:02X}>"] for b in text.encode()]
+    replace = lambda kind, a, b: {"type": "Replace", "pattern": {kind: a}, "content": b}
+    strip = lambda content, start: {"type": "Strip", "content": content, "start": start, "stop": 0}
+    metaspace = lambda scheme: {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
+    fuse, fallback = {"type": "Fuse"}, {"type": "ByteFallback"}
+    space = replace("String", "▁", " ")
+    steps = [[space, fallback, fuse, strip(" ", 1)], [space, fallback, fuse], [fallback, metaspace("always")], [fallback, metaspace("never")], [metaspace("first")], [fallback, fuse, metaspace("first")],
+             [fallback, fuse, space, strip(" ", 2)], [strip("▁", 1), fallback, space], [fallback, strip("a", 1), replace("String", "ab", "XYZ")], [replace("Regex", "a+|▁", "<>"), fallback],
+             [fallback, strip("▁", 1), metaspace("always"), fuse, strip(" ", 1)], [fallback], [fuse], [space], []]
+    lines = [json.dumps(tokens)]
+    for parts in steps:
+        decoder = {"type": "Sequence", "decoders": parts}
+        model = {"type": "BPE", "unk_token": None, "byte_fallback": True, "vocab": vocab, "merges": []}
+        added = [{"id": 0, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}]
+        tokenizer = Tokenizer.from_str(json.dumps({"added_tokens": added, "decoder": decoder, "model": model}))
+        rows = []
+        for _ in range(80):
+            ids = []
+            for _ in range(rng.randint(0, 6)):
+                ids += rng.choice(([rng.randrange(11)], [rng.randrange(11)], of(rng.choice(["é", "😀", "▁", "a", " "])), of("é😀")[:rng.randint(1, 5)], [rng.randrange(11, len(tokens))]))
+            rows.append([ids, tokenizer.decode(ids, skip_special_tokens=False), tokenizer.decode(ids, skip_special_tokens=True)])
+        lines.append(json.dumps({"decoder": decoder, "rows": rows}, separators=(",", ":")))
+    (HERE / "decoders.jsonl").write_text("\n".join(lines) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     default = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "sluice"
@@ -412,14 +476,15 @@ def main():
     stripping -= {"<unk>", "<s>", "<|endoftext|>"}
     for name, source, stripping in (("llama-spm", LLAMA_SPM, ()), ("phi-3", PHI3, stripping)):
         get = read_vocab(cache, source)
-        parsed, plain = sentencepiece_bpe(get, True, stripping), sentencepiece_bpe(get, False)
-        library = sentencepiece_library(get)
+        parsed, plain = (sentencepiece_bpe(get, True, parsed, stripping) for parsed in (True, False))
+        library, same = sentencepiece_library(get), sentencepiece_bpe(get, False)
         for text in strings:
-            ours, theirs = plain.encode(text, add_special_tokens=False).ids, library.encode(text)
+            ours, theirs = same.encode(text, add_special_tokens=False).ids, library.encode(text)
             assert ours == theirs, (text, ours, theirs)
         write(name, strings, parsed, plain)
 
     write_hugging_face(cache, strings)
+    write_decoders()
     print(len(strings), "strings")
 
 
@@ -432,12 +497,12 @@ def write_hugging_face(cache, strings):
     files = []
     for name, sha256 in HF_FILES.items():
         text = read_checked(cache, (f"tokenizers/{name}/tokenizer.json", sha256)).decode()
-        write(name, strings + added, Tokenizer.from_str(text), without_added_tokens(text))
+        write(name, strings + added, Tokenizer.from_str(text), with_control_as_text(text))
         if name not in ("gemma-2", "olmo-1", "deepseek-v2"):
             files.append((name, reduce(text)))
-    for name, text in [*files, *made_up()]:
+    for name, text in [*files, *made_up(), *combined()]:
         (HERE / "reduced" / f"{name}.json").write_text(text + "\n")
-        write(f"reduced/{name}", few, Tokenizer.from_str(text), without_added_tokens(text), add_special_tokens=True)
+        write(f"reduced/{name}", few, Tokenizer.from_str(text), with_control_as_text(text), add_special_tokens=True)
 
     ranks = lambda text: {base64.b64decode(t): int(r) for t, r in (line.split() for line in text.splitlines() if line)}
     llama4 = ranks(read_checked(cache, LLAMA4))

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/text/bpe.h"
 #include "engine/text/tokenizer.h"
+#include "engine/text/utf8.h"
 
 namespace sluice {
 namespace {
@@ -104,6 +106,41 @@ TEST(HfTokenizerTest, BosAndEosComeFromThePostProcessorOnly) {
   EXPECT_EQ(Encode(*with, "a", false), (Ids{1}));
 }
 
+TEST(HfTokenizerTest, APostProcessorMayAddSeveralTokensOnEitherSide) {
+  const std::string config = R"({"eos_token": "b", "bos_token": "<s>"})";
+  Json json = Tiny();
+  json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "S"}},
+      {"SpecialToken": {"id": "T"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "T"}}],
+      "special_tokens": {"S": {"ids": [6]}, "T": {"ids": [4, 3]}}})");
+  const auto t = Make(json, config);
+  EXPECT_EQ(Encode(*t, "a"), (Ids{6, 4, 3, 1, 4, 3}));
+  EXPECT_EQ(Encode(*t, "a", false), (Ids{1}));
+  EXPECT_EQ(t->bos_id(), 6);
+  EXPECT_EQ(t->eos_id(), 2);
+  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"},
+      {"type": "RobertaProcessing", "cls": ["a", 1], "sep": ["b", 2], "trim_offsets": true, "add_prefix_space": false}]})");
+  EXPECT_EQ(Encode(*Make(json, config), "ab"), (Ids{1, 3, 2}));
+  json["post_processor"]["processors"].push_back({{"type", "BertProcessing"}, {"cls", {"a", 1}}, {"sep", {"b", 2}}});
+  EXPECT_THAT(std::string(Read(json, config).status().message()), HasSubstr("one processor that adds tokens"));
+}
+
+TEST(HfTokenizerTest, AnUnknownTokenThatTheVocabularyLacksMattersOnlyWhereAByteHasNoToken) {
+  Json json = Tiny();
+  json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  json["model"]["merges"] = Json::array();
+  json["model"]["vocab"] = Json::object();
+  json["added_tokens"] = Json::array();
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string symbol;
+    AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(byte)), &symbol);
+    json["model"]["vocab"][symbol] = byte;
+  }
+  json["model"]["unk_token"] = "<unk>";
+  EXPECT_EQ(Encode(*Make(json), "é"), (Ids{0xC3, 0xA9}));
+  json["model"]["vocab"].erase("a");
+  EXPECT_FALSE(Read(json).ok());
+}
+
 TEST(HfTokenizerTest, NamesOfTokensComeFromTheSecondFileWhereTheFirstHasNone) {
   const auto read = Read(Tiny(), R"({"eos_token": "a"})", R"({"eos_token": "b", "bos_token": {"content": "<s>"}})");
   ASSERT_TRUE(read.ok()) << read.status();
@@ -113,6 +150,23 @@ TEST(HfTokenizerTest, NamesOfTokensComeFromTheSecondFileWhereTheFirstHasNone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("tokenizer_config.json: eos_token is \"<eos>\", expected a token"));
+}
+
+TEST(HfTokenizerTest, AddedTokensHaveTheVocabularysIdsOrTheNextOnesWhateverTheListSays) {
+  Json json = Tiny();
+  const auto added = [](int id, const char* content, bool special) {
+    return Json{{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
+  };
+  json["added_tokens"] = {added(77, "ab", true),  added(2, "<x>", false), added(9, "<y>", false), added(3, "", false),
+                          added(6, "<x>", false), added(5, "b", false),   added(3, "ab", false)};
+  const auto t = Make(json);
+  EXPECT_EQ(t->vocab_size(), 8);
+  EXPECT_EQ(Encode(*t, "aab<x><y>b"), (Ids{1, 3, 6, 7, 2}));
+  EXPECT_EQ(t->Decode({3, 6, 7}, true), "<x><y>");
+  // A vocabulary with gaps.
+  json["model"]["vocab"] = {{"a", 3}, {"b", 4}, {"ab", 5}, {"aba", 6}, {"?", 7}};
+  json["added_tokens"] = {added(1, "<s>", true), added(2, "</s>", true), added(9, "<tool>", false)};
+  EXPECT_EQ(Encode(*Make(json), "<s>ab</s><tool>"), (Ids{1, 5, 2, 9}));
 }
 
 TEST(HfTokenizerTest, ConfiguredTokensThatTheTokenizerLacksAreAdded) {
@@ -190,11 +244,12 @@ TEST(HfTokenizerTest, AVocabularyThatCannotBeIsRefused) {
   EXPECT_THAT(
       std::string(ReadHfTokenizer({.tokenizer_json = R"({"model": {"vocab": {"a": 0, "a": 1}}})"}).status().message()),
       HasSubstr("'a' twice"));
-  ExpectInvalid("added_tokens[0] says that 'ab' is 6, but in model.vocab it is 3",
-                [](Json* j) { (*j)["added_tokens"][0]["content"] = "ab"; });
-  ExpectInvalid("id 2 is '<s>', but it is 'b' already", [](Json* j) { (*j)["added_tokens"][0]["id"] = 2; });
+  ExpectInvalid("added_tokens[0]: id 6 is '<s>', but it is 'c' already", [](Json* j) {
+    (*j)["model"]["vocab"].erase("▁");
+    (*j)["model"]["vocab"]["c"] = 6;
+  });
   ExpectInvalid("added_tokens[0].id is 4194304", [](Json* j) { (*j)["added_tokens"][0]["id"] = 4194304; });
-  ExpectInvalid("added_tokens[0].content is \"\"", [](Json* j) { (*j)["added_tokens"][0]["content"] = ""; });
+  ExpectInvalid("added_tokens[0].content is missing", [](Json* j) { (*j)["added_tokens"][0].erase("content"); });
   ExpectInvalid("added_tokens[0].lstrip is 1", [](Json* j) { (*j)["added_tokens"][0]["lstrip"] = 1; });
   ExpectInvalid("unk_token is \"q\"", [](Json* j) { (*j)["model"]["unk_token"] = "q"; });
 }
@@ -223,22 +278,25 @@ TEST(HfTokenizerTest, ComponentsThatAreNotSupportedAreNamed) {
   ExpectUnsupported("normalizer.normalizers[1].type is \"Nmt\"",
                     put("/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]})"));
   ExpectUnsupported("pre_tokenizer.type is \"Whitespace\"", put("/pre_tokenizer", R"({"type": "Whitespace"})"));
-  ExpectUnsupported("nothing can follow ByteLevel",
+  ExpectUnsupported("after ByteLevel supported are Split",
                     put("/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
-                                              {"type": "Digits"}]})"));
+                                              {"type": "ByteLevel"}]})"));
+  ExpectUnsupported("model.byte_fallback is true, which is not supported; with ByteLevel", [](Json* j) {
+    (*j)["pre_tokenizer"] = {{"type", "ByteLevel"}};
+    (*j)["model"]["byte_fallback"] = true;
+  });
+  ExpectUnsupported("model.unk_token is \"?\", which is not supported; with ByteLevel",
+                    put("/pre_tokenizer", R"({"type": "ByteLevel"})"));
   ExpectUnsupported("behavior is \"Sideways\"", put("/pre_tokenizer", R"({"type": "Split", "pattern": {"String": "x"},
                                                                          "behavior": "Sideways", "invert": false})"));
   ExpectUnsupported("decoder.type is \"WordPiece\"", put("/decoder", R"({"type": "WordPiece"})"));
   ExpectUnsupported(
-      "the order Replace, ByteFallback",
+      "decoder.decoders[1].type is \"ByteFallback\", which is not supported; ByteFallback must come before",
       put("/decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]})"));
-  ExpectUnsupported("must follow Fuse", put("/decoder", R"({"type": "Sequence", "decoders": [{"type": "Strip",
-                                                           "content": " ", "start": 1, "stop": 0}]})"));
-  ExpectUnsupported("post_processor.type is \"BertProcessing\"",
-                    put("/post_processor", R"({"type": "BertProcessing"})"));
-  ExpectUnsupported("adds 2 tokens before",
-                    put("/post_processor", R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "S"}},
-                        {"Sequence": {"id": "A"}}], "special_tokens": {"S": {"ids": [6, 6]}}})"));
+  ExpectUnsupported("a Replace must be of one character",
+                    put("/decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Replace",
+                                        "pattern": {"String": "ab"}, "content": ""}]})"));
+  ExpectUnsupported("post_processor.type is \"Cls\"", put("/post_processor", R"({"type": "Cls"})"));
   std::string sequence = "null";
   for (int i = 0; i < 12; ++i) sequence = R"({"type": "Sequence", "normalizers": [)" + sequence + "]}";
   ExpectUnsupported("go that deep only", put("/normalizer", sequence.c_str()));
@@ -253,6 +311,12 @@ TEST(HfTokenizerTest, ComponentsThatCannotBeAreRefused) {
   ExpectInvalid("normalizer.pattern is missing", put("/normalizer", R"({"type": "Replace", "content": "x"})"));
   ExpectInvalid("special_tokens.S.ids is", put("/post_processor", R"({"type": "TemplateProcessing", "single":
       [{"SpecialToken": {"id": "S"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"S": {"ids": 1}}})"));
+  ExpectInvalid("post_processor.sep is missing",
+                put("/post_processor", R"({"type": "BertProcessing", "cls": ["a", 1]})"));
+  ExpectInvalid("post_processor.cls is [1], expected a token and its id",
+                put("/post_processor", R"({"type": "RobertaProcessing", "cls": [1]})"));
+  ExpectInvalid("eos_id: found 78",
+                put("/post_processor", R"({"type": "BertProcessing", "cls": ["a", 1], "sep": ["b", 78]})"));
   ExpectInvalid("bos_id: found 77", put("/post_processor", R"({"type": "TemplateProcessing", "single":
       [{"SpecialToken": {"id": "S"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"S": {"ids": [77]}}})"));
   ExpectInvalid("expected a list with a Sequence A",
@@ -289,20 +353,47 @@ TEST(HfTokenizerTest, TextThatGrowsWithoutBoundIsRefused) {
   EXPECT_FALSE(Tokenizer::Create(Read(json)->spec).ok());
 }
 
-TEST(HfTokenizerTest, NormalizedTokensAreFoundWhereTheTextIsTrustedOnly) {
+TEST(HfTokenizerTest, NormalizedControlTokensAreFoundWhereTheTextIsTrustedOnly) {
   Json json = Tiny();
   json["normalizer"] = {{"type", "NFC"}};
-  json["added_tokens"].push_back({{"id", 7}, {"content", "é"}, {"normalized", true}, {"special", false}});
+  json["added_tokens"].push_back({{"id", 7}, {"content", "é"}, {"normalized", true}, {"special", true}});
   const auto t = Make(json);
-  const auto encode = [&](std::vector<TextSegment> segments) { return *t->Encode(absl::MakeConstSpan(segments)); };
-  EXPECT_EQ(encode({{"ae\u0301b", true}}), (Ids{1, 7, 2}));
-  EXPECT_EQ(encode({{"ae", true}, {"", true}, {"\u0301b", true}}), (Ids{1, 7, 2}));
-  EXPECT_EQ(encode({{"ae", true}, {"", false}, {"\u0301b", true}}), (Ids{1, 0, 2}));
-  EXPECT_EQ(encode({{"ae\u0301b", false}}), (Ids{1, 0, 2}));
-  EXPECT_EQ(encode({{"a", false}, {"e\u0301", true}, {"b", false}}), (Ids{1, 7, 2}));
-  EXPECT_EQ(encode({{"ae", true}, {"\u0301b", false}}), (Ids{1, 0, 2}));  // half of it is the user's
-  EXPECT_EQ(encode({{"é", true}, {"é", false}, {"é", true}}), (Ids{7, 0, 7}));
+  const auto encode = [](const Tokenizer& tokenizer, std::vector<TextSegment> segments) {
+    return *tokenizer.Encode(absl::MakeConstSpan(segments));
+  };
+  EXPECT_EQ(encode(*t, {{"ae\u0301b", true}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode(*t, {{"ae", true}, {"", true}, {"\u0301b", true}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode(*t, {{"ae", true}, {"", false}, {"\u0301b", true}}), (Ids{1, 0, 2}));
+  EXPECT_EQ(encode(*t, {{"ae\u0301b", false}}), (Ids{1, 0, 2}));
+  EXPECT_EQ(encode(*t, {{"a", false}, {"e\u0301", true}, {"b", false}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode(*t, {{"ae", true}, {"\u0301b", false}}), (Ids{1, 0, 2}));  // half of it is the user's
+  EXPECT_EQ(encode(*t, {{"é", true}, {"é", false}, {"é", true}}), (Ids{7, 0, 7}));
   EXPECT_EQ(*t->Encode("é", {.parse_special = false}), (Ids{0}));
+  // One that is not special is found in any text.
+  json["added_tokens"][1]["special"] = false;
+  const auto any = Make(json);
+  EXPECT_EQ(encode(*any, {{"ae", true}, {"\u0301b", false}}), (Ids{1, 7, 2}));
+  EXPECT_EQ(encode(*any, {{"é", true}, {"é", false}, {"é", true}}), (Ids{7, 7, 7}));
+  EXPECT_EQ(*any->Encode("é", {.parse_special = false}), (Ids{7}));
+}
+
+TEST(HfTokenizerTest, TokensThatAreNotSpecialAreFoundInMessagesUnlessTheyAreSpelledLikeControl) {
+  Json json = Tiny();
+  json["added_tokens"] = Json::array();
+  int id = 6;
+  for (const char* text :
+       {"<b>", "<tool_call>", "\n\n", "<think>", "<|user|>", "<｜User｜>", "<start_of_turn>", "<end_of_turn>"}) {
+    json["added_tokens"].push_back({{"id", id++}, {"content", text}, {"normalized", false}, {"special", false}});
+  }
+  const auto t = Make(json);
+  std::string all;
+  for (const Json& token : json["added_tokens"]) all += token["content"].get<std::string>();
+  const std::vector<TextSegment> message = {{all, false}};
+  const Ids ids = *t->Encode(absl::MakeConstSpan(message));
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + 4), (Ids{6, 7, 8, 9}));
+  for (size_t i = 4; i < ids.size(); ++i) EXPECT_LT(ids[i], 6);
+  for (int32_t token = 6; token < 14; ++token) EXPECT_EQ(t->IsControl(token), token >= 10) << token;
+  EXPECT_EQ(*t->Encode(all), (Ids{6, 7, 8, 9, 10, 11, 12, 13}));  // whoever writes the whole prompt may write them
 }
 
 TEST(HfTokenizerTest, TiktokenRanksAreReadForKimi) {

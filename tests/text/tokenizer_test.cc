@@ -149,7 +149,8 @@ TEST(TokenizerTest, QuestionsAboutTokens) {
 
 TEST(TokenizerTest, EndOfGenerationIsKnownByIdAndByText) {
   TinyVocabulary v = Words();
-  v.Add("</s>", TokenType::kNormal);  // ordinary text that looks like one
+  v.Add("</s>", TokenType::kNormal);       // ordinary text that looks like one
+  v.Add("</s>", TokenType::kUserDefined);  // HTML
   const int32_t eot = v.Add("<|eot_id|>", TokenType::kControl);
   const int32_t end = v.Add("<|end|>", TokenType::kControl);
   v.spec.eos_id = kStart;
