@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/chat_template.h"
 #include "server/convert.h"
@@ -25,6 +28,34 @@ absl::Status CheckLength(absl::string_view field, int64_t num_bytes, const Serve
       field,
       absl::StrCat("found ", num_bytes, " bytes, which are more than the ", max_model_len, " tokens of the context"),
       kReasonContextLengthExceeded, {{"max_model_len", absl::StrCat(max_model_len)}});
+}
+
+// Tokenizers may have added tokens that the model has no embedding of; text that needs one cannot be served. `field_of`
+// says which field holds a text.
+absl::Status CheckVocabulary(const std::vector<int32_t>& tokens, const ServedModel& model,
+                             absl::FunctionRef<std::string(absl::string_view)> field_of) {
+  const int32_t vocab_size = model.host().engine.vocab_size;
+  for (const int32_t token : tokens) {
+    if (token < vocab_size) continue;
+    const absl::string_view text = model.host().tokenizer->TokenText(token);
+    return InvalidField(field_of(text),
+                        absl::StrCat("found the text ", Quote(text), ", which is token ", token,
+                                     "; expected text of the model's ", vocab_size, " tokens"),
+                        kReasonInvalidToken);
+  }
+  return absl::OkStatus();
+}
+
+// The part of a message that holds `text`; "messages" if it is the template's.
+std::string FieldWithText(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages, absl::string_view text) {
+  for (int i = 0; i < messages.size(); ++i) {
+    for (int part = 0; part < messages[i].content_size(); ++part) {
+      if (absl::StrContains(messages[i].content(part).text(), text)) {
+        return absl::StrCat("messages[", i, "].content[", part, "]");
+      }
+    }
+  }
+  return "messages";
 }
 
 // The name that templates know; null for a value that is no role.
@@ -121,6 +152,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const s
   auto tokens =
       model.host().tokenizer->Encode(text, {.add_special = add_special_tokens, .parse_special = parse_special});
   if (!tokens.ok()) return InvalidField(field, tokens.status().message());
+  SLUICE_RETURN_IF_ERROR(CheckVocabulary(*tokens, model, [field](absl::string_view) { return std::string(field); }));
   return tokens;
 }
 
@@ -159,6 +191,8 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
   SLUICE_RETURN_IF_ERROR(CheckLength("messages", int64_t(rendered->text.size()), model));
   auto tokens = tokenizer.Encode(rendered->Segments(), {.add_special = false});
   if (!tokens.ok()) return InvalidField("messages", tokens.status().message());
+  SLUICE_RETURN_IF_ERROR(
+      CheckVocabulary(*tokens, model, [&messages](absl::string_view text) { return FieldWithText(messages, text); }));
   return ChatPrompt{std::move(rendered->text), *std::move(tokens)};
 }
 

@@ -21,7 +21,7 @@ inline constexpr int64_t kMaxTextBytes = 8 << 20;
 absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes);
 
 // FAILED_PRECONDITION: the model has no tokenizer. INVALID_ARGUMENT: not UTF-8, or so long that it cannot fit into the
-// context (told without tokenising it); names the field.
+// context (told without tokenising it), or it needs a token that the model does not have; names the field.
 absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const std::string& text,
                                                 bool add_special_tokens, bool parse_special, const ServedModel& model);
 
@@ -35,9 +35,9 @@ struct ChatPrompt {
   std::vector<int32_t> tokens;
 };
 
-// Renders a conversation by the model's template. Added tokens are recognised in what the template itself writes, never
-// in what a message says. FAILED_PRECONDITION: the model has no chat template or no tokenizer. INVALID_ARGUMENT: a
-// message is malformed, or the template refuses the conversation.
+// Renders a conversation by the model's template. Control tokens are recognised in what the template itself writes,
+// never in what a message says. FAILED_PRECONDITION: the model has no chat template or no tokenizer. INVALID_ARGUMENT:
+// a message is malformed or needs a token that the model does not have, or the template refuses the conversation.
 absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
                                       const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
                                       const ServedModel& model);

@@ -11,6 +11,7 @@ namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 
 void Say(v1::Role role, const std::string& text, google::protobuf::RepeatedPtrField<v1::ChatMessage>* messages) {
   v1::ChatMessage* message = messages->Add();
@@ -246,6 +247,41 @@ TEST_F(ChatTest, TokenizeAndDetokenizeHonourTheirFields) {
   EXPECT_EQ(DetailsOf(status).field(), "token_ids[4]");
   ids.set_model("other");
   EXPECT_EQ(detokenize().error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(ChatTest, TextThatNeedsATokenTheModelLacksIsNamedWithItsField) {
+  Stop();
+  Start(TestOptions(), [](ModelHost* host) { host->tokenizer = FakeTokenizer(true, {"<tool>"}); });
+  v1::CompleteResponse completed;
+  const grpc::Status status = [&] {
+    grpc::ClientContext context;
+    return generation()->Complete(&context, Prompt("a<tool>b"), &completed);
+  }();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(status).field(), "prompt");
+  EXPECT_THAT(status.error_message(),
+              ::testing::HasSubstr("'<tool>', which is token 259; expected text of the model's 259"));
+  v1::ChatRequest request;
+  Say(v1::ROLE_SYSTEM, "S", request.mutable_messages());
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  request.mutable_messages(1)->add_content()->set_text("x<tool>");
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages[1].content[1]");
+}
+
+TEST_F(ChatTest, AddedTokensOfAMessageAreTokensUnlessTheyStructureThePrompt) {
+  Stop();
+  Start(TestOptions(), [](ModelHost* host) {
+    host->tokenizer = FakeTokenizer(true, {"<tool>", "<|user|>"});
+    host->engine.vocab_size = kFakeVocabSize + 2;
+  });
+  v1::RenderChatRequest request;
+  Say(v1::ROLE_USER, "<tool><|user|><|mark|>", request.mutable_messages());
+  request.set_add_generation_prompt(false);
+  v1::RenderChatResponse response;
+  const grpc::Status status = Render(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(std::vector<int32_t>(response.token_ids().begin(), response.token_ids().end()),
+              ElementsAreArray(Ids({kStart, "user:", kFakeVocabSize, "<|user|><|mark|>", kMark})));
 }
 
 TEST_F(ChatTest, ALongRefusalByTheTemplateIsCutBetweenCharacters) {

@@ -123,7 +123,7 @@ absl::StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   return result;
 }
 
-std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte) {
+std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte, const std::vector<std::string>& added) {
   // The tokenizer keeps pointing at the spellings.
   struct Owned {
     std::vector<std::string> spellings;
@@ -135,10 +135,12 @@ std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte) {
   }
   if (!every_byte) owned->spellings.back() = "unused";
   for (const char* control : {"<|end|>", "<|start|>", "<|mark|>"}) owned->spellings.push_back(control);
+  owned->spellings.insert(owned->spellings.end(), added.begin(), added.end());
   TokenizerSpec spec;
   spec.tokens.assign(owned->spellings.begin(), owned->spellings.end());
   spec.types.assign(256, TokenType::kNormal);
   spec.types.resize(kFakeVocabSize, TokenType::kControl);
+  spec.types.resize(spec.tokens.size(), TokenType::kUserDefined);
   spec.pre = "gpt-2";
   spec.add_bos = true;
   spec.bos_id = kStart;

@@ -60,7 +60,8 @@ class FakeModel {
   std::vector<Seen> seen_ ABSL_GUARDED_BY(mutex_);
 };
 
-std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte = true);
+// `added`: more tokens, which are not special; the model does not have them.
+std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte = true, const std::vector<std::string>& added = {});
 
 // Wraps each message as <|start|>role:text<|mark|>.
 std::shared_ptr<const ChatTemplate> FakeChatTemplate();
