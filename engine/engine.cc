@@ -77,6 +77,7 @@ class Engine::Impl {
   absl::StatusOr<std::vector<SequenceId>> Submit(std::vector<Request> requests) ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel(SequenceId id, FinishReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
   EngineStats Stats() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string DescribeWorkers() const { return runner_->DescribeWorkers(); }
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
   void Undrain() ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_, stop_mutex_);
@@ -103,7 +104,7 @@ class Engine::Impl {
   const Clock& clock_;
   TokenSink* const sink_;
 
-  // Of the engine thread alone.
+  // Of the engine thread alone, but for runner_->DescribeWorkers().
   const std::unique_ptr<StepRunner> runner_;
   Scheduler scheduler_;
   Inbox taken_;                          // swapped with inbox_, so both keep their memory
@@ -356,6 +357,7 @@ absl::StatusOr<std::vector<SequenceId>> Engine::Submit(std::vector<Request> requ
 }
 void Engine::Cancel(SequenceId id, FinishReason reason) { impl_->Cancel(id, reason); }
 EngineStats Engine::Stats() const { return impl_->Stats(); }
+std::string Engine::DescribeWorkers() const { return impl_->DescribeWorkers(); }
 void Engine::Drain() { impl_->Drain(); }
 void Engine::Undrain() { impl_->Undrain(); }
 void Engine::Stop() { impl_->Stop(); }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,9 @@ class Engine {
 
   // Thread-safe.
   EngineStats Stats() const;
+
+  // StepRunner::DescribeWorkers. Thread-safe.
+  std::string DescribeWorkers() const;
 
   // From now on Submit answers UNAVAILABLE. What was submitted together and has not begun to run finishes as kError
   // with an UNAVAILABLE status; where one sequence has run, all of its submission go on, also those that still wait.

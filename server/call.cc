@@ -36,6 +36,11 @@ void Call::SetSubmitted(Engine* engine, std::vector<SequenceId> ids) {
   for (SequenceId id : ids_) engine_->Cancel(id, stop_reason_);
 }
 
+bool Call::submitted() const {
+  MutexLock lock(&mutex_);
+  return !ids_.empty();
+}
+
 void LogEnd(const CallIdentity& identity, const absl::Status& status) {
   Log(LogLevel::kDebug,
       absl::StrCat("call ", identity.server_request_id, ", request_id ", Quoted(identity.request_id), ", user ",

@@ -47,6 +47,9 @@ class Call {
   void SetGeneration(Generation generation, const Tokenizer* tokenizer, Metrics* metrics);
   void SetSubmitted(Engine* engine, std::vector<SequenceId> ids) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Its sequences are the engine's: the delivery thread will hear of their ends.
+  bool submitted() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   const Generation& generation() const { return generation_; }
   // Of the delivery thread alone once submitted.
   CallOutput& output() { return *output_; }

@@ -1,10 +1,18 @@
 #include "server/delivery.h"
 
+#include <chrono>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "server/call.h"
 
 namespace sluice {
+namespace {
+
+// Between two looks for calls that came to an abandoned engine.
+constexpr std::chrono::milliseconds kLookForCalls{20};
+
+}  // namespace
 
 Delivery::Delivery(CallRegistry* calls, Metrics* metrics, const Clock& clock)
     : calls_(calls), metrics_(metrics), clock_(clock) {
@@ -32,22 +40,56 @@ void Delivery::Stop() {
   thread_.join();
 }
 
+void Delivery::Abandon(absl::Status status) {
+  SLUICE_CHECK(!status.ok());
+  {
+    MutexLock lock(&mutex_);
+    if (abandoned_.ok()) abandoned_ = std::move(status);
+  }
+  wake_.NotifyOne();
+}
+
+// False when there will be none that is to be delivered.
+bool Delivery::NextStep(Step* step) {
+  MutexLock lock(&mutex_);
+  while (steps_.empty() && !stopping_ && abandoned_.ok()) wake_.Wait(&mutex_);
+  if (steps_.empty() || !abandoned_.ok()) return false;
+  *step = std::move(steps_.front());
+  steps_.pop_front();
+  return true;
+}
+
 void Delivery::Loop() {
-  while (true) {
-    Step step;
-    {
-      MutexLock lock(&mutex_);
-      while (steps_.empty() && !stopping_) wake_.Wait(&mutex_);
-      if (steps_.empty()) return;
-      step = std::move(steps_.front());
-      steps_.pop_front();
-    }
+  for (Step step; NextStep(&step);) {
     metrics_->ObserveStep(step.stats);
     int64_t num_tokens = 0;
     for (const SequenceOutput& output : step.outputs) num_tokens += int64_t(output.tokens.size());
     generation_rate_.Add(step.end_ns, num_tokens);
     prompt_rate_.Add(step.end_ns, step.stats.num_prefill_tokens);
     for (SequenceOutput& output : step.outputs) Deliver(std::move(output), step.end_ns);
+  }
+  EndAbandonedCalls();
+}
+
+void Delivery::EndAbandonedCalls() {
+  while (true) {
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      status = abandoned_;
+    }
+    if (status.ok()) return;
+    for (const std::shared_ptr<Call>& call : calls_->All()) {
+      if (!call->submitted()) continue;  // ingress ends it, or will have submitted it
+      call->Stop(FinishReason::kError, status);
+      SequenceOutput lost;
+      lost.finish_reason = FinishReason::kError;
+      for (int i = 0; i < call->generation().num_choices; ++i) call->output().Take(i, lost, clock_.NowNs());
+      Finish(call);
+    }
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    wake_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + kLookForCalls);
   }
 }
 
@@ -59,7 +101,10 @@ void Delivery::Deliver(SequenceOutput output, int64_t now_ns) {
   if (progress.cancel_sequence) engine_->Cancel(id, FinishReason::kStopSequence);
   // One failed choice fails the call; the others need not go on.
   if (!progress.error.ok()) call->Stop(FinishReason::kError, progress.error);
-  if (!progress.ended) return;
+  if (progress.ended) Finish(call);
+}
+
+void Delivery::Finish(const std::shared_ptr<Call>& call) {
   const absl::Status status = call->output().Complete(call->stop_status());
   LogEnd(call->identity(), status);
   // First, so that a client that has seen the end can use the request_id again.

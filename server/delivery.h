@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -28,6 +29,10 @@ class Delivery final : public TokenSink {
   // On the engine thread: hands the outputs over. Their context is a ChoiceContext.
   void OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) override ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The engine will not speak again: what it says from now on is dropped, and every call that it was given ends, with
+  // `status` (not OK) unless it was stopped for another reason before. Thread-safe; later calls have no effect.
+  void Abandon(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Delivers what has been handed over and ends the thread. REQUIRES: the engine has stopped. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -43,7 +48,10 @@ class Delivery final : public TokenSink {
   };
 
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool NextStep(Step* step) ABSL_LOCKS_EXCLUDED(mutex_);
   void Deliver(SequenceOutput output, int64_t now_ns);
+  void Finish(const std::shared_ptr<Call>& call);
+  void EndAbandonedCalls() ABSL_LOCKS_EXCLUDED(mutex_);
 
   CallRegistry* const calls_;
   Metrics* const metrics_;
@@ -56,6 +64,7 @@ class Delivery final : public TokenSink {
   CondVar wake_;
   std::deque<Step> steps_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status abandoned_ ABSL_GUARDED_BY(mutex_);  // OK until Abandon
 
   std::thread thread_;
 };

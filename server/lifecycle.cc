@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{250};
 constexpr std::chrono::seconds kForceAfter{5};
+// For Server::Stop: its last messages, and a step that is running.
+constexpr std::chrono::seconds kStopTime{5};
 
 [[noreturn]] void Exit(int code) {
   FlushLog();
@@ -25,6 +28,30 @@ sigset_t EndingSignals() {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   return set;
+}
+
+// Ends the process should the server not stop within kStopTime.
+void StopOrExit(Server* server) {
+  Mutex mutex;
+  CondVar changed;
+  bool stopped = false;
+  std::thread guard([&] {
+    const auto deadline = std::chrono::steady_clock::now() + kStopTime;
+    MutexLock lock(&mutex);
+    while (!stopped) {
+      if (changed.WaitUntil(&mutex, deadline)) continue;
+      if (stopped) return;
+      LogError(absl::StrCat("the engine does not stop: ", server->DescribeWorkers()));
+      Exit(1);
+    }
+  });
+  server->Stop();
+  {
+    MutexLock lock(&mutex);
+    stopped = true;
+  }
+  changed.NotifyAll();
+  guard.join();
 }
 
 }  // namespace
@@ -90,10 +117,9 @@ bool SignalWatcher::WaitFor(int count, std::chrono::milliseconds timeout) const 
 int RunUntilSignal(Server* server, const LifecycleOptions& options, const SignalWatcher& signals) {
   while (!signals.WaitFor(1, kWatchInterval)) {
     if (absl::Status fault = server->CheckEngine(); !fault.ok()) {
-      LogError(absl::StrCat("the engine has failed: ", fault.message()));
-      server->BeginDrain();
-      server->WaitForCalls(std::chrono::seconds(1), [] { return false; });
-      server->Stop();
+      LogError(absl::StrCat("the engine has failed: ", fault.message(), "; ", server->DescribeWorkers()));
+      server->FailCalls(fault);
+      StopOrExit(server);
       return 1;
     }
   }
@@ -108,7 +134,7 @@ int RunUntilSignal(Server* server, const LifecycleOptions& options, const Signal
   if (!server->WaitForCalls(options.drain_timeout, hurry)) LogWarning("calls were cut before their end");
   const absl::Status fault = server->CheckEngine();
   if (!fault.ok()) LogError(absl::StrCat("the engine has failed: ", fault.message()));
-  server->Stop();
+  StopOrExit(server);
   LogInfo("stopped");
   if (signals.count() >= 2) return 128 + signals.last_signal();
   return fault.ok() ? 0 : 1;

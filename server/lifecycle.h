@@ -39,7 +39,8 @@ class SignalWatcher {
 
 // Serves until a signal, then drains: not ready -> (drain_delay) -> nothing new -> running calls end (drain_timeout) ->
 // stop. A second signal skips the waits. Returns the exit code: 0, 128 + the second signal, or 1 if the engine failed,
-// be it while draining.
+// be it while draining. An engine that does not come back from its step, when it is to stop, is not waited for longer than
+// a few seconds: the process ends at once, with 1.
 int RunUntilSignal(Server* server, const LifecycleOptions& options, const SignalWatcher& signals);
 
 }  // namespace sluice

@@ -34,7 +34,7 @@ struct RawFlags {
   std::string keepalive_time = "30s", keepalive_timeout = "10s";
   std::string max_connections = "4096", max_connections_per_peer = "256", receive_timeout = "30s";
   std::vector<std::string> trusted_proxies;
-  std::string drain_delay = "0s", drain_timeout = "30s", watchdog_timeout = "120s";
+  std::string drain_delay = "0s", drain_timeout = "30s", watchdog_timeout = "120s", watchdog_exit = "60s";
   std::string log_level = "info";
   bool vllm_metrics = false, no_reflection = false, accept_compression = false;
 };
@@ -137,6 +137,9 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--drain-timeout", &raw->drain_timeout, "Then: how long running calls may take to end.", running, "DURATION");
   add("--watchdog-timeout", &raw->watchdog_timeout, "Not alive when there is work but no step for so long; 0: never.",
       running, "DURATION");
+  add("--watchdog-exit", &raw->watchdog_exit,
+      "The process ends when it has been without liveness for this long; its calls fail with INTERNAL. 0: never.", running,
+      "DURATION");
   app->add_flag("--vllm-metrics", raw->vllm_metrics, "Show metrics under vLLM's names too.")->group(running);
   add("--log-level", &raw->log_level, "debug, info, warning or error.", running, "LEVEL");
 }
@@ -322,7 +325,9 @@ absl::Status ReadLifecycle(const RawFlags& raw, LifecycleOptions* lifecycle) {
   SLUICE_RETURN_IF_ERROR(DurationFlag("--drain-delay", raw.drain_delay, absl::ZeroDuration(), &lifecycle->drain_delay));
   SLUICE_RETURN_IF_ERROR(
       DurationFlag("--drain-timeout", raw.drain_timeout, absl::ZeroDuration(), &lifecycle->drain_timeout));
-  return DurationFlag("--watchdog-timeout", raw.watchdog_timeout, absl::ZeroDuration(), &lifecycle->watchdog_timeout);
+  SLUICE_RETURN_IF_ERROR(
+      DurationFlag("--watchdog-timeout", raw.watchdog_timeout, absl::ZeroDuration(), &lifecycle->watchdog_timeout));
+  return DurationFlag("--watchdog-exit", raw.watchdog_exit, absl::ZeroDuration(), &lifecycle->watchdog_exit);
 }
 
 absl::StatusOr<ServerOptions> Read(const RawFlags& raw) {

@@ -61,6 +61,7 @@ struct LifecycleOptions {
   std::chrono::milliseconds drain_delay{0};            // after SIGTERM, not ready but still taking calls
   std::chrono::milliseconds drain_timeout{30000};      // then, for running calls to end
   std::chrono::milliseconds watchdog_timeout{120000};  // work but no step: not alive; 0: never
+  std::chrono::milliseconds watchdog_exit{60000};      // not alive for so long: the process ends; 0: never
 };
 
 struct ServerOptions {

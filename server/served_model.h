@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,7 +43,10 @@ class ServedModel {
   // See CheckModelName.
   absl::Status CheckName(const std::string& name) const { return CheckModelName(name, names_); }
 
-  // Ends every sequence and both threads. Idempotent.
+  // The engine does not come back from a step: ends the calls that it holds without it (Delivery::Abandon). Thread-safe.
+  void AbandonCalls(absl::Status status) { delivery_.Abandon(std::move(status)); }
+
+  // Ends every sequence and both threads. Idempotent. Waits for the step that is running, however long.
   void Stop();
 
  private:

@@ -175,8 +175,29 @@ class Server::Impl {
     }
     // Each ends within one step, and its last words are taken by a client that reads; one that hangs is ended with its
     // connection.
-    desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, [] { return false; });
+    const auto never = [] { return false; };
+    if (desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never)) return false;
+    if (ServedModel* model = desk_.model.load(); model != nullptr) {
+      model->AbandonCalls(CallError(absl::StatusCode::kUnavailable, kReasonDraining, "the server shut down before the call's end"));
+      desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never);
+    }
     return false;
+  }
+
+  void FailCalls(const absl::Status& fault) {
+    BeginDrain();
+    desk_.health.Advance(HealthState::Phase::kFailed);
+    const auto wait = [&] {
+      return desk_.calls.WaitUntilEmpty(std::chrono::steady_clock::now() + kFlushTime, [] { return false; });
+    };
+    if (wait()) return;  // an engine that has given up ends its calls itself, with all that it generated
+    if (ServedModel* model = desk_.model.load(); model != nullptr) model->AbandonCalls(fault);
+    wait();
+  }
+
+  std::string DescribeWorkers() const {
+    const ServedModel* model = desk_.model.load();
+    return model == nullptr ? "" : model->engine().DescribeWorkers();
   }
 
   void Stop() {
@@ -207,15 +228,17 @@ class Server::Impl {
       desk_.health.Advance(HealthState::Phase::kFailed);
       return stats.fault;
     }
-    const auto limit = desk_.options.lifecycle.watchdog_timeout;
-    if (limit.count() == 0) return absl::OkStatus();
-    const int64_t age_ns = desk_.clock.NowNs() - stats.last_progress_ns;
-    const bool stalled = stats.busy && age_ns > std::chrono::nanoseconds(limit).count();
-    if (stalled && desk_.health.Live()) {
-      LogError(absl::StrCat("the engine has work and has made no step for ", age_ns / 1000000000, " s"));
-    }
+    const LifecycleOptions& lifecycle = desk_.options.lifecycle;
+    if (lifecycle.watchdog_timeout.count() == 0) return absl::OkStatus();
+    const std::chrono::nanoseconds age(stats.busy ? desk_.clock.NowNs() - stats.last_progress_ns : 0);
+    const bool stalled = age > lifecycle.watchdog_timeout;
+    const std::string complaint =
+        absl::StrCat("the engine has work and has completed no step for ", age / std::chrono::seconds(1), " s");
+    if (stalled && desk_.health.Live()) LogError(absl::StrCat(complaint, ": ", model->engine().DescribeWorkers()));
     desk_.health.SetStalled(stalled);
-    return absl::OkStatus();
+    if (!stalled || lifecycle.watchdog_exit.count() == 0) return absl::OkStatus();
+    if (age <= lifecycle.watchdog_timeout + lifecycle.watchdog_exit) return absl::OkStatus();
+    return CallError(absl::StatusCode::kInternal, kReasonDeviceFault, complaint);
   }
 
  private:
@@ -288,5 +311,7 @@ bool Server::WaitForCalls(std::chrono::milliseconds timeout, const std::function
 }
 void Server::Stop() { impl_->Stop(); }
 absl::Status Server::CheckEngine() { return impl_->CheckEngine(); }
+void Server::FailCalls(const absl::Status& fault) { impl_->FailCalls(fault); }
+std::string Server::DescribeWorkers() const { return impl_->DescribeWorkers(); }
 
 }  // namespace sluice

@@ -37,16 +37,24 @@ class Server {
 
   // After BeginDrain: waits until no call is in progress and the output of all has been written, at most `timeout`,
   // less if `hurry` becomes true (asked every 20 ms). What still runs then ends with UNAVAILABLE and what it has
-  // generated. True if nothing had to be cut.
+  // generated, within two seconds, or if the engine does not come back from its step without it, within four. True if
+  // nothing had to be cut.
   bool WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry);
 
   // Ends everything, metrics last; output that clients do not take within a second is lost. Idempotent; one thread
-  // only.
+  // only. Waits for the step that is running, however long.
   void Stop();
 
   // To be called a few times per second: tells health whether the engine makes progress. Not OK once the engine has
-  // given up.
+  // given up, or has had work and completed no step for LifecycleOptions::watchdog_timeout and then watchdog_exit.
   absl::Status CheckEngine();
+
+  // Once CheckEngine is not OK: new calls answer UNAVAILABLE, and those in progress end with INTERNAL (DEVICE_FAULT),
+  // without the engine where need be. Returns when their clients have been told, after at most two seconds.
+  void FailCalls(const absl::Status& fault);
+
+  // What the engine's workers are at, for the log. Thread-safe.
+  std::string DescribeWorkers() const;
 
  private:
   class Impl;

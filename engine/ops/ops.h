@@ -329,6 +329,8 @@ class Ops {
   virtual ~Ops() = default;
 
   virtual std::string Description() const = 0;  // "cpu, 2 threads, avx512-vnni, int16 activations"
+  // StepRunner::DescribeWorkers: any thread, also during a step.
+  virtual std::string DescribeWorkers() const { return ""; }
 
   // ---- load time. Errors: shapes that do not go together, types the device cannot hold, out of memory. Source bytes
   // may be dropped when the call returns. Positions of a step stay below the `max_position` of LoadRope.

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,6 +46,7 @@ class Runner : public StepRunner {
   // them stays small; such a step, and any that reports on its prompt, is waited for here.
   absl::Status Launch(const StepPlan& plan) override;
   absl::StatusOr<StepResult> Take() override;
+  std::string DescribeWorkers() const override { return ops_->DescribeWorkers(); }
 
   const RunnerOptions& options() const { return options_; }
   const ModelSpec& spec() const { return decoder_->spec(); }

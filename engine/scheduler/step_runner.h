@@ -2,6 +2,8 @@
 // stand-in here and need no model.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/status_macros.h"
@@ -26,6 +28,10 @@ class StepRunner {
   // The result of the oldest step launched that has not been taken, once it is there; its arrays are parallel to the
   // plan's. Logits without a finite value are reported by SampledToken::finite, sequence by sequence.
   virtual absl::StatusOr<StepResult> Take() = 0;
+
+  // What each thread that computes is at, in one line, for the log of a process whose steps have stopped; empty if there is
+  // nothing to say. Any thread, also during a step.
+  virtual std::string DescribeWorkers() const { return ""; }
 
   // One step alone.
   absl::StatusOr<StepResult> Run(const StepPlan& plan) {

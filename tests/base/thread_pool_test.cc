@@ -1,12 +1,16 @@
 #include "engine/base/thread_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sanitized.h"
 
 namespace sluice {
@@ -148,6 +152,30 @@ TEST(ThreadPoolTest, PrefetchHintsOfAnySizeAreHarmless) {
         6, [&](uint32_t, int) { ++count; }, std::span<const uint8_t>(weights.data(), bytes));
     EXPECT_EQ(count.load(), 6);
   }
+}
+
+TEST(ThreadPoolTest, RunsMoreChunksThanOneRegionHolds) {
+  ThreadPool pool(2);
+  constexpr uint32_t kChunks = (1u << 24) + 1000;
+  std::array<uint64_t, 2> count{}, sum{};
+  pool.ParallelFor(kChunks, [&](uint32_t chunk, int worker) {
+    ++count[static_cast<size_t>(worker)];
+    sum[static_cast<size_t>(worker)] += chunk;
+  });
+  EXPECT_EQ(count[0] + count[1], kChunks);
+  EXPECT_EQ(sum[0] + sum[1], uint64_t{kChunks} * (kChunks - 1) / 2);
+}
+
+TEST(ThreadPoolTest, DescribesWhereWorkersStand) {
+  ThreadPool pool(2);
+  std::string during;
+  pool.ParallelFor(6, [&](uint32_t chunk, int worker) {
+    if (chunk == 0) during = absl::StrCat(worker, " ", pool.Describe());
+  });
+  const std::string worker = during.substr(0, 1);
+  EXPECT_THAT(during, testing::HasSubstr("region 1: 0 of 6 chunks done")) << during;
+  EXPECT_THAT(during, testing::HasSubstr(absl::StrCat("worker ", worker, " is in chunk 0"))) << during;
+  EXPECT_THAT(pool.Describe(), testing::HasSubstr("worker 0 is outside (0 left of its share)"));
 }
 
 TEST(ThreadPoolTest, LongChunksAllRun) {

@@ -60,6 +60,7 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.lifecycle.drain_delay, 0s);
   EXPECT_EQ(options.lifecycle.drain_timeout, 30s);
   EXPECT_EQ(options.lifecycle.watchdog_timeout, 120s);
+  EXPECT_EQ(options.lifecycle.watchdog_exit, 60s);
   EXPECT_FALSE(options.vllm_metrics);
   EXPECT_EQ(options.log_level, "info");
 }
@@ -131,6 +132,7 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--drain-delay", "5s"}, [](auto& o) { return o.lifecycle.drain_delay == 5s; }},
       {{"--drain-timeout", "2m"}, [](auto& o) { return o.lifecycle.drain_timeout == 120s; }},
       {{"--watchdog-timeout", "0"}, [](auto& o) { return o.lifecycle.watchdog_timeout == 0s; }},
+      {{"--watchdog-exit", "90s"}, [](auto& o) { return o.lifecycle.watchdog_exit == 90s; }},
       {{"--vllm-metrics"}, [](auto& o) { return o.vllm_metrics; }},
       {{"--log-level", "debug"}, [](auto& o) { return o.log_level == "debug"; }},
   };
@@ -235,6 +237,7 @@ TEST(Options, HelpNamesEveryFlagAndItsDefault) {
                            "--drain-delay",
                            "--drain-timeout",
                            "--watchdog-timeout",
+                           "--watchdog-exit",
                            "--log-level",
                            "--version"}) {
     EXPECT_NE(parsed->text->find(flag), std::string::npos) << flag;

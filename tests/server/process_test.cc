@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "server/lifecycle.h"
@@ -73,24 +74,32 @@ void Say(const std::string& line) {
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(98);
 }
 
-// serve DRAIN_DELAY_MS DRAIN_TIMEOUT_MS STEP_MS: a server on fakes until a signal. SIGUSR1 breaks its device.
+// serve DRAIN_DELAY_MS DRAIN_TIMEOUT_MS STEP_MS WATCHDOG_EXIT_MS: a server on fakes until a signal. SIGUSR1 breaks its device; after SIGUSR2
+// no step ends any more, which its watchdog notices after 100 ms.
 int Serve(char** arguments) {
   sigset_t breaking;
   sigemptyset(&breaking);
   sigaddset(&breaking, SIGUSR1);
+  sigaddset(&breaking, SIGUSR2);
   pthread_sigmask(SIG_BLOCK, &breaking, nullptr);  // of all threads to come
   SignalWatcher signals;
   LifecycleOptions lifecycle;
   lifecycle.drain_delay = std::chrono::milliseconds(std::stoi(arguments[0]));
   lifecycle.drain_timeout = std::chrono::milliseconds(std::stoi(arguments[1]));
+  lifecycle.watchdog_timeout = 100ms;
+  lifecycle.watchdog_exit = std::chrono::milliseconds(std::stoi(arguments[3]));
   auto model = std::make_shared<FakeModel>();
   model->SetStepTime(std::chrono::milliseconds(std::stoi(arguments[2])));
-  auto server = Server::Start(TestOptions());
+  ServerOptions options = TestOptions();
+  options.lifecycle = lifecycle;
+  auto server = Server::Start(options);
   if (!server.ok() || !(*server)->Serve(FakeHost(model)).ok()) return 97;
   std::thread([breaking, model] {
     int signal = 0;
     sigwait(&breaking, &signal);
-    model->FailSteps();
+    if (signal == SIGUSR1) return model->FailSteps();
+    model->Hold();
+    std::this_thread::sleep_for(1h);
   }).detach();
   signals.Arm();
   Say((*server)->grpc_address());
@@ -124,10 +133,11 @@ class SignalTest : public ServerTest {
  protected:
   // A running server; the clients of the fixture talk to it.
   std::unique_ptr<Child> Launch(std::chrono::milliseconds drain_delay, std::chrono::milliseconds drain_timeout,
-                                std::chrono::milliseconds step) {
+                                std::chrono::milliseconds step, std::chrono::milliseconds watchdog_exit = 0ms) {
     auto child = std::make_unique<Child>(std::vector<std::string>{"serve", std::to_string(drain_delay.count()),
                                                                   std::to_string(drain_timeout.count()),
-                                                                  std::to_string(step.count())});
+                                                                  std::to_string(step.count()),
+                                                                  std::to_string(watchdog_exit.count())});
     channel_ = NewChannel(child->ReadLine());
     return child;
   }
@@ -206,6 +216,72 @@ TEST_F(SignalTest, AnEngineThatFailsWhileDrainingEndsWithOne) {
   EXPECT_EQ(server->ExitCode(), 1);
 }
 
+// A stream of a server that then hangs; `end` may do something about it. How the stream ends.
+grpc::Status HangUnderAStream(v1::GenerationService::Stub* stub, Child* server, const std::function<void()>& end) {
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  const auto reader = stub->StreamComplete(&context, request);
+  v1::StreamCompleteResponse event;
+  EXPECT_TRUE(reader->Read(&event));
+  server->Signal(SIGUSR2);
+  end();
+  bool completed = false;
+  while (reader->Read(&event)) completed = event.has_completed();
+  EXPECT_TRUE(completed) << "usage comes before the error";
+  return reader->Finish();
+}
+
+TEST_F(SignalTest, AHungEngineEndsItsCallsAndTheProcess) {
+  const auto server = Launch(0ms, 1h, 5ms, 200ms);
+  const grpc::Status status = HangUnderAStream(generation().get(), server.get(), [] {});
+  EXPECT_EQ(status.error_code(), grpc::INTERNAL);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "DEVICE_FAULT");
+  EXPECT_EQ(server->ExitCode(), 1);
+}
+
+TEST_F(SignalTest, WithoutWatchdogExitAHungEngineStays) {
+  const auto server = Launch(0ms, 1h, 5ms, 0ms);
+  grpc::ClientContext context;
+  v1::StreamCompleteRequest request = StreamPrompt("abc");
+  request.mutable_options()->set_ignore_eos(true);
+  const auto stub = generation();
+  const auto reader = stub->StreamComplete(&context, request);
+  v1::StreamCompleteResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  server->Signal(SIGUSR2);
+  grpc::health::v1::HealthCheckRequest liveness;
+  liveness.set_service("liveness");
+  grpc::health::v1::HealthCheckResponse response;
+  const auto check = [&] {
+    grpc::ClientContext probe;
+    return health()->Check(&probe, liveness, &response).ok();
+  };
+  WaitFor("liveness to go", [&] { return check() && response.status() != grpc::health::v1::HealthCheckResponse::SERVING; });
+  std::this_thread::sleep_for(500ms);
+  EXPECT_TRUE(check());
+  context.TryCancel();
+}
+
+TEST_F(SignalTest, SigtermEndsAProcessWhoseEngineHangs) {
+  const auto server = Launch(0ms, 100ms, 5ms);
+  const grpc::Status status = HangUnderAStream(generation().get(), server.get(), [&] { server->Signal(SIGTERM); });
+  EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "DRAINING");
+  EXPECT_EQ(server->ExitCode(), 1);
+}
+
+TEST_F(SignalTest, ASecondSignalEndsAProcessWhoseEngineHangs) {
+  const auto server = Launch(0ms, 1h, 5ms);
+  HangUnderAStream(generation().get(), server.get(), [&] {
+    server->Signal(SIGTERM);
+    WaitFor("new calls to be refused", [&] { return Complete(Prompt("abc")).error_code() == grpc::UNAVAILABLE; });
+    server->Signal(SIGINT);
+  });
+  const int code = server->ExitCode();
+  EXPECT_TRUE(code == 1 || code == 128 + SIGINT) << code;
+}
+
 TEST(LoadingSignalTest, ASignalWhileLoadingEndsTheProcess) {
   Child child({"wait"});
   EXPECT_EQ(child.ReadLine(), "loading");
@@ -246,9 +322,10 @@ TEST_F(LostClientTest, AFrozenClientIsCutByKeepalive) {
 
 int Play(int argc, char** argv) {
   const std::string part = argc > 1 ? argv[1] : "";
-  if (part == "serve" && argc == 5) return Serve(argv + 2);
+  if (part == "serve" && argc == 6) return Serve(argv + 2);
   if (part == "wait") return Wait();
   if (part == "stream" && argc == 3) return Stream(argv + 2);
+  if (!part.empty() && part[0] != '-') return 96;  // not the tests, which would start this part again
   g_program = argv[0];
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

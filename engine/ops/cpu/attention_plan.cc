@@ -88,9 +88,9 @@ const AttentionPlan& AttentionPlanner::PlanFor(CpuContext& context, const Attent
   plan.items.reserve(max_units + static_cast<size_t>(2 * kItemsPerThread * context.num_threads()));
   MakeUnits(context.batch, plan);
   MakeItems(context.num_threads(), plan);
-  if (num_done_ < max_units) {
-    done_ = std::make_unique<std::atomic<int32_t>[]>(max_units);
-    num_done_ = max_units;
+  if (num_arrivals_ < max_units) {
+    arrivals_ = std::make_unique<LastArrival<>[]>(max_units);
+    num_arrivals_ = max_units;
   }
   return plan;
 }

@@ -8,12 +8,12 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/base/last_arrival.h"
 #include "engine/ops/cpu/cpu_context.h"
 
 namespace sluice {
@@ -95,9 +95,7 @@ class AttentionPlanner {
       for (int32_t split = item.first_split; split < item.end_split; ++split) {
         runner.RunSplit(split, partials + (split - unit.first_split) * split_floats);
       }
-      std::atomic<int32_t>& done = done_[static_cast<size_t>(item.unit)];
-      if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < unit.num_items) return;
-      done.store(0, std::memory_order_relaxed);
+      if (!arrivals_[static_cast<size_t>(item.unit)].Arrive(unit.num_items)) return;
       runner.Begin();
       for (int32_t split = 0; split < unit.end_split - unit.first_split; ++split) {
         runner.Merge(partials + split * split_floats);
@@ -114,9 +112,8 @@ class AttentionPlanner {
   AttentionPlan plans_[kMaxPlans];
   // States of splits that are shared out. Address space; memory is taken where it is used.
   std::shared_ptr<uint8_t> partials_;
-  // [unit] items that are done.
-  std::unique_ptr<std::atomic<int32_t>[]> done_;
-  size_t num_done_ = 0;
+  std::unique_ptr<LastArrival<>[]> arrivals_;  // [unit]
+  size_t num_arrivals_ = 0;
 };
 
 }  // namespace sluice

@@ -44,6 +44,8 @@ class CpuOps : public Ops {
                         IsaName(context_.linear.isa), ", ", ActivationTypeName(context_.activations), " activations");
   }
 
+  std::string DescribeWorkers() const override { return context_.pool.Describe(); }
+
   absl::StatusOr<std::unique_ptr<LinearWeights>> LoadLinear(std::span<const TensorView> parts,
                                                             LinearLayout layout) override {
     SLUICE_RETURN_IF_ERROR(ValidateLinearParts(parts, layout));
