@@ -17,7 +17,7 @@ using interleavings::Check;
 using interleavings::Explore;
 using interleavings::Plain;
 
-constexpr int kNumWorkers = 2, kNumParts = 3, kNumRegions = 2;
+constexpr int kNumWorkers = 2, kNumParts = 2, kNumRegions = 2;
 
 class Program : public interleavings::Program {
  public:
