@@ -90,8 +90,9 @@ absl::StatusOr<GrpcServer> StartGrpc(Listener listener, const GrpcFrontOptions& 
 int AffordableConnections(int asked) {
   const int affordable = std::max(8, (DescriptorLimit() - kOtherDescriptors) / kDescriptorsPerGrpcConnection);
   if (affordable >= asked) return asked;
-  LogWarning(absl::StrCat("--max-connections: ", asked, " need ", asked * kDescriptorsPerGrpcConnection + kOtherDescriptors,
-                          " open files, the limit is ", DescriptorLimit(), ": ", affordable, " are taken"));
+  const int needed = asked * kDescriptorsPerGrpcConnection + kOtherDescriptors;
+  LogWarning(absl::StrCat("--max-connections: ", asked, " need ", needed, " open files, the limit is ",
+                          DescriptorLimit(), ": ", affordable, " are taken"));
   return affordable;
 }
 

@@ -33,9 +33,11 @@ class Acceptor {
   // The next connection; none: there is none at present, or none can be had. Counts all that it meets.
   std::optional<AcceptedConnection> Next();
 
-  // False from the moment when a connection could not be had, until the next one can. If `must_wait`, the listener stays
-  // readable and asking again at once would be in vain.
+  // False from the moment when a connection could not be had, until the next one can. If `must_wait`, the listener
+  // stays readable and asking again at once would be in vain.
   bool able();
+  // No more connections: clients that come are refused by the system. The address stays known.
+  void Close() { listener_.Close(); }
   // The descriptors for the rest of a connection could not be had.
   void OnNoDescriptors();
   bool must_wait() const { return must_wait_; }

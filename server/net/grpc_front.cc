@@ -151,9 +151,9 @@ class GrpcFront::Impl {
         void* const source = events[size_t(i)].data.ptr;
         if (source == &wake_) {
           uint64_t ignored = 0;
-          if (read(wake_.get(), &ignored, sizeof ignored) > 0) WatchListener(false);  // only ever woken to stop
+          if (read(wake_.get(), &ignored, sizeof ignored) > 0) acceptor_.Close();  // only ever woken to stop
         } else if (source == &acceptor_) {
-          Accept();
+          if (stop_at_ns_ == kNever) Accept();
         } else {
           OnEvent(static_cast<End*>(source), events[size_t(i)].events);
         }
@@ -436,7 +436,8 @@ class GrpcFront::Impl {
       ++lines.num_unsaid;
       return;
     }
-    const std::string more = lines.num_unsaid == 0 ? "" : absl::StrCat("; ", lines.num_unsaid, " more since the last line");
+    const std::string more =
+        lines.num_unsaid == 0 ? "" : absl::StrCat("; ", lines.num_unsaid, " more since the last line");
     LogWarning(absl::StrCat(options_.name, ": closed a connection of ", peer.host(), ": ", NameOf(reason), more));
     lines = {.last_ns = now_ns_, .num_unsaid = 0};
   }

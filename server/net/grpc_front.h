@@ -6,9 +6,9 @@
 // said that it speaks HTTP/2: until then it costs a descriptor and a few hundred bytes. TLS, when there is some, ends
 // before the guard: the thread hands decrypted bytes on, and PeerOf goes on telling who sent them.
 //
-// Flow is what it would be without: buffers are bounded both ways (64 KiB, and what UNIX sockets hold), so a client that
-// does not read stops gRPC's writes, and one that gRPC does not read from is stopped. Either end's close reaches the
-// other after all bytes before it.
+// Flow is what it would be without: buffers are bounded both ways (64 KiB, and what UNIX sockets hold), so a client
+// that does not read stops gRPC's writes, and one that gRPC does not read from is stopped. Either end's close reaches
+// the other after all bytes before it.
 #pragma once
 
 #include <chrono>

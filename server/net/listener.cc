@@ -38,7 +38,9 @@ absl::string_view Hint(int error) {
 // The ones that `host` may mean, best first.
 absl::StatusOr<std::vector<SocketAddress>> Candidates(absl::string_view host, int port) {
   if (host == kEveryAddress) return std::vector{SocketAddress::AnyIpv6(port), SocketAddress::AnyIpv4(port)};
-  if (host == kLoopbackAddress) return std::vector{SocketAddress::LoopbackIpv4(port), SocketAddress::LoopbackIpv6(port)};
+  if (host == kLoopbackAddress) {
+    return std::vector{SocketAddress::LoopbackIpv4(port), SocketAddress::LoopbackIpv6(port)};
+  }
   auto address = SocketAddress::Parse(host, port);
   if (!address.ok()) return absl::InvalidArgumentError(absl::StrCat("--host: ", address.status().message()));
   return std::vector{*address};

@@ -23,6 +23,7 @@ class Listener {
   static absl::StatusOr<Listener> Open(absl::string_view flag, absl::string_view host, int port);
 
   int fd() const { return fd_.get(); }
+  void Close() { fd_.reset(); }
   // With the port that was chosen.
   const SocketAddress& address() const { return address_; }
 

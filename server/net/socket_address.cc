@@ -101,9 +101,8 @@ absl::StatusOr<Network> Network::Parse(absl::string_view text) {
   if (!address.ok()) return NotAnAddress(text, kExpected);
   const int width = address->family() == AF_INET ? 32 : 128;
   int num_bits = width;
-  if (slash != text.npos && (!absl::SimpleAtoi(text.substr(slash + 1), &num_bits) || num_bits < 0 || num_bits > width)) {
-    return NotAnAddress(text, kExpected);
-  }
+  if (slash != text.npos && !absl::SimpleAtoi(text.substr(slash + 1), &num_bits)) return NotAnAddress(text, kExpected);
+  if (num_bits < 0 || num_bits > width) return NotAnAddress(text, kExpected);
   Network network;
   network.prefix_ = address->bytes();
   network.num_bits_ = 128 - width + num_bits;

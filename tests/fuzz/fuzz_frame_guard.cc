@@ -1,5 +1,5 @@
-// The guard in front of gRPC. The first bytes say into which pieces the rest is cut; the same bytes in one piece must get
-// the same verdict, and what may be passed on must grow alike.
+// The guard in front of gRPC. The first bytes say into which pieces the rest is cut; the same bytes in one piece must
+// get the same verdict, and as much of them must be held back.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

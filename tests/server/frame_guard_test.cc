@@ -33,7 +33,9 @@ GuardLimits SmallLimits() {
 std::string Open(uint32_t stream, uint8_t flags = raw::kEndHeaders) {
   return Frame(raw::kHeaders, flags, stream, raw::RequestHeaders());
 }
-std::string Whole(uint32_t stream) { return Open(stream) + Frame(raw::kData, raw::kEndStream, stream, raw::Message("abc")); }
+std::string Whole(uint32_t stream) {
+  return Open(stream) + Frame(raw::kData, raw::kEndStream, stream, raw::Message("abc"));
+}
 
 class FrameGuardTest : public ::testing::Test {
  protected:
@@ -170,7 +172,8 @@ TEST_F(FrameGuardTest, FramesThatCarryNothingAreCut) {
 }
 
 TEST_F(FrameGuardTest, LargePiecesOfARequestCostNothing) {
-  std::string bytes = kHello + Open(1) + Frame(raw::kData, 0, 1, raw::Message(std::string(100000, 'x')).substr(0, 16384));
+  const std::string message = raw::Message(std::string(100000, 'x'));
+  std::string bytes = kHello + Open(1) + Frame(raw::kData, 0, 1, message.substr(0, 16384));
   for (int i = 0; i < 100; ++i) bytes += Frame(raw::kData, 0, 1, std::string(256, 'x'));
   EXPECT_PASSES(bytes);
 }
@@ -214,7 +217,8 @@ TEST_F(FrameGuardTest, ARequestIsIncompleteUntilItsFirstMessageIsThere) {
 TEST_F(FrameGuardTest, PaddingIsNoPartOfAMessage) {
   ASSERT_EQ(Read(kHello + Open(1)), std::nullopt);
   const std::string message = raw::Message("abc");
-  ASSERT_EQ(Read(Frame(raw::kData, raw::kPadded, 1, "\x20" + message.substr(0, 4) + std::string(32, 'x'))), std::nullopt);
+  const std::string padding(32, 'x');
+  ASSERT_EQ(Read(Frame(raw::kData, raw::kPadded, 1, "\x20" + message.substr(0, 4) + padding)), std::nullopt);
   EXPECT_EQ(guard_.oldest_incomplete_ns(), 0);
   ASSERT_EQ(Read(Frame(raw::kData, raw::kPadded, 1, "\x02" + message.substr(4) + "xx")), std::nullopt);
   EXPECT_NE(guard_.oldest_incomplete_ns(), 0);

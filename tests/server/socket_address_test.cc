@@ -33,8 +33,8 @@ TEST(SocketAddress, IsWrittenAsItIsRead) {
 }
 
 TEST(SocketAddress, WhatIsNoAddressIsRefused) {
-  for (const char* text : {"", "nowhere", "localhost", "1", "0x7f.1", "127.1", "1.2.3.4.5", "1.2.3.256", "::1::", "[::1",
-                           "[]", "fe80::1%nonesuch", "::1%", "1.2.3.4%lo", "127.0.0.1:80"}) {
+  for (const char* text : {"", "nowhere", "localhost", "1", "0x7f.1", "127.1", "1.2.3.4.5", "1.2.3.256", "::1::",
+                           "[::1", "[]", "fe80::1%nonesuch", "::1%", "1.2.3.4%lo", "127.0.0.1:80"}) {
     EXPECT_EQ(Written(text), "refused") << text;
   }
   EXPECT_NE(SocketAddress::Parse("nowhere", 0).status().message().find("'nowhere'"), std::string::npos);
