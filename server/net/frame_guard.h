@@ -33,7 +33,7 @@ struct GuardLimits {
   double peer_factor = 2;
   uint32_t max_header_bytes = 32 << 10;  // compressed; gRPC refuses calls with more than 8 KiB by itself
   int max_continuations = 4;             // per block of headers
-  size_t max_unfinished_requests = 4096;  // that the client has begun and not ended
+  size_t max_unfinished_requests = 1024;  // that the client has begun and not ended
 };
 
 // What all connections of a peer share.

@@ -292,13 +292,19 @@ class GrpcFront::Impl {
     while (num_unfinished_ > options_.max_unfinished_requests) EvictHoarder();
   }
 
-  // Closes the connection with the oldest unfinished request.
+  // Closes the connection with the oldest unfinished request; if it hoards them, those of its peer that do so, too.
   void EvictHoarder() {
     Connection* oldest = nullptr;
     for (const auto& connection : connections_) {
       Connection* const c = connection.get();
       if (c->closed || c->guard.num_unfinished() == 0) continue;
       if (oldest == nullptr || c->guard.oldest_unfinished_ns() < oldest->guard.oldest_unfinished_ns()) oldest = c;
+    }
+    const bool hoarding = oldest->guard.num_unfinished() >= kHoarding;
+    for (size_t i = 0; hoarding && i < connections_.size(); ++i) {
+      Connection* const c = connections_[i].get();
+      const bool its_peers = c != oldest && !c->closed && c->peer == oldest->peer;
+      if (its_peers && c->guard.num_unfinished() >= kHoarding) Cut(c, CutReason::kUnfinishedRequests);
     }
     Cut(oldest, CutReason::kUnfinishedRequests);
   }

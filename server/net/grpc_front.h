@@ -36,7 +36,7 @@ struct GrpcFrontOptions {
   // For the greeting, and for a request to arrive in full.
   std::chrono::milliseconds receive_timeout{30000};
   // In all connections; beyond it the one that has waited longest with a request unfinished is closed.
-  size_t max_unfinished_requests = 4096;
+  size_t max_unfinished_requests = 2048;
   // A peer that broke a limit gets no new connection for so long.
   std::chrono::milliseconds shun_time{10000};
   GuardLimits guard;

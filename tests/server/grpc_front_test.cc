@@ -306,6 +306,32 @@ TEST_F(GrpcFrontTest, UnfinishedRequestsOfAllAreBoundedByCuttingTheOldest) {
   EXPECT_EQ(Cut(CutReason::kUnfinishedRequests), 1u);
 }
 
+TEST_F(GrpcFrontTest, WhoHoardsUnfinishedRequestsLosesAllItsHoards) {
+  Start([](GrpcFrontOptions* options) { options->max_unfinished_requests = 250; });
+  const auto requests = [](int count) {
+    std::string bytes = kHello;
+    for (int i = 0; i < count; ++i) {
+      bytes += raw::Frame(raw::kHeaders, raw::kEndHeaders, uint32_t(1 + 2 * i), raw::RequestHeaders());
+    }
+    return bytes;
+  };
+  RawSocket first(port(), "127.0.0.2"), second(port(), "127.0.0.2"), modest(port(), "127.0.0.2");
+  RawSocket other(port(), "127.0.0.3");
+  std::vector<UniqueFd> ends;
+  ASSERT_TRUE(first.Send(requests(100)));
+  ends.push_back(Next());
+  ASSERT_TRUE(second.Send(requests(100)));
+  ends.push_back(Next());
+  ASSERT_TRUE(modest.Send(requests(10)));
+  ends.push_back(Next());
+  ASSERT_TRUE(other.Send(requests(100)));
+  EXPECT_TRUE(first.ClosedWithin(5s));
+  EXPECT_TRUE(second.ClosedWithin(5s));
+  EXPECT_FALSE(modest.ClosedWithin(50ms));
+  EXPECT_FALSE(other.ClosedWithin(50ms));
+  EXPECT_EQ(Cut(CutReason::kUnfinishedRequests), 2u);
+}
+
 TEST_F(GrpcFrontTest, ConnectionsPerPeerAreBoundedButForTrustedProxies) {
   Start([](GrpcFrontOptions* options) {
     options->max_connections_per_peer = 2;
