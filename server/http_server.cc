@@ -29,6 +29,8 @@ constexpr uint32_t kMaxHeaderBytes = 8 << 10;
 constexpr uint64_t kMaxBodyBytes = 64 << 10;
 // Before the next try when the system hands over no connections.
 constexpr std::chrono::milliseconds kRetryTime{100};
+// Before the next look while each newcomer drives another out: who comes again at once must not wake us each time.
+constexpr std::chrono::milliseconds kCrowdedPause{10};
 // An answer that is not taken for so long may make room for others.
 constexpr std::chrono::seconds kStallTime{1};
 
@@ -200,9 +202,10 @@ class HttpServer::Impl {
   void Accept() {
     readable_.async_wait(asio::posix::descriptor_base::wait_read, [this](beast::error_code error) {
       if (error) return;
+      crowded_ = false;
       while (std::optional<AcceptedConnection> accepted = acceptor_.Next()) Admit(*std::move(accepted));
-      if (!acceptor_.must_wait()) return Accept();
-      retry_.expires_after(kRetryTime);
+      if (!acceptor_.must_wait() && !crowded_) return Accept();
+      retry_.expires_after(acceptor_.must_wait() ? kRetryTime : kCrowdedPause);
       retry_.async_wait([this](beast::error_code cancelled) {
         if (!cancelled) Accept();
       });
@@ -241,6 +244,7 @@ class HttpServer::Impl {
       }
     }
     if (count < max) return true;
+    crowded_ = true;
     if (oldest == nullptr) return false;
     oldest->Cut(CutReason::kEvicted);
     return true;
@@ -250,6 +254,7 @@ class HttpServer::Impl {
   const Handlers handlers_;
   Crowd crowd_;
   Acceptor acceptor_;
+  bool crowded_ = false;  // the last newcomers had to be made room for
   asio::io_context context_{1};  // destroys the connections that are left, which leave the crowd
   asio::posix::stream_descriptor readable_;
   asio::steady_timer retry_{context_};

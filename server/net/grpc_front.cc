@@ -25,8 +25,10 @@ namespace sluice {
 namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
-constexpr int kEventsAtATime = 256, kAcceptsAtATime = 64;
+constexpr int kEventsAtATime = 256, kAcceptsAtATime = 256;
 constexpr int kTickMs = 100;
+// Between looks at the listener while connections are refused: who comes again at once must not wake us each time.
+constexpr int kRefusalPauseMs = 10;
 constexpr int64_t kNsPerMs = 1'000'000;
 // For a client to take the last bytes of a connection that gRPC has closed.
 constexpr int64_t kLastBytesNs = 2'000 * kNsPerMs;
@@ -145,7 +147,8 @@ class GrpcFront::Impl {
   void Loop() {
     std::array<epoll_event, kEventsAtATime> events;
     while (true) {
-      const int num_events = epoll_wait(epoll_.get(), events.data(), kEventsAtATime, Idle() ? -1 : kTickMs);
+      const int timeout_ms = pausing_ ? kRefusalPauseMs : Idle() ? -1 : kTickMs;
+      const int num_events = epoll_wait(epoll_.get(), events.data(), kEventsAtATime, timeout_ms);
       now_ns_ = Clock::Real().NowNs();
       for (int i = 0; i < num_events; ++i) {
         void* const source = events[size_t(i)].data.ptr;
@@ -159,6 +162,7 @@ class GrpcFront::Impl {
         }
       }
       if (now_ns_ >= stop_at_ns_) break;
+      if (pausing_ && now_ns_ >= resume_at_ns_ && stop_at_ns_ == kNever) Accept();
       if (now_ns_ - last_tick_ns_ >= kTickMs * kNsPerMs) Tick();
       Bury();
     }
@@ -188,7 +192,7 @@ class GrpcFront::Impl {
                          peer.budget.resets.FullAt(now_ns_) && peer.budget.control_frames.FullAt(now_ns_);
       it = fresh ? peers_.erase(it) : std::next(it);
     }
-    if (acceptor_.must_wait() && !listening_ && stop_at_ns_ == kNever) WatchListener(true);
+    if (acceptor_.must_wait() && !listening_ && !pausing_ && stop_at_ns_ == kNever) WatchListener(true);
     TellAble();
   }
 
@@ -204,17 +208,22 @@ class GrpcFront::Impl {
   // --- connections come
 
   void Accept() {
+    pausing_ = false;
     for (int i = 0; i < kAcceptsAtATime; ++i) {
       std::optional<AcceptedConnection> accepted = acceptor_.Next();
       if (!accepted.has_value()) break;
       Admit(*std::move(accepted));
     }
-    if (acceptor_.must_wait()) WatchListener(false);  // until the next tick
+    resume_at_ns_ = now_ns_ + kRefusalPauseMs * kNsPerMs;
+    WatchListener(!pausing_ && !acceptor_.must_wait());  // must_wait: until the next tick
     TellAble();
   }
 
   void Admit(AcceptedConnection accepted) {
-    const auto refuse = [&](CutReason reason) { Count(reason, accepted.peer); };
+    const auto refuse = [&](CutReason reason) {
+      Count(reason, accepted.peer);
+      pausing_ = true;
+    };
     Peer& peer = peers_.try_emplace(PeerKeyOf(accepted.peer), options_.guard, now_ns_).first->second;
     const bool trusted = std::any_of(options_.trusted_proxies.begin(), options_.trusted_proxies.end(),
                                      [&](const Network& network) { return network.Contains(accepted.peer); });
@@ -485,6 +494,8 @@ class GrpcFront::Impl {
   Acceptor acceptor_;
   UniqueFd epoll_, wake_;
   bool listening_ = false;
+  bool pausing_ = false;  // the listener is not watched before resume_at_ns_
+  int64_t resume_at_ns_ = 0;
   bool able_ = true;
   int64_t now_ns_ = 0, last_tick_ns_ = 0;
   std::map<PeerKey, Peer> peers_;
