@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 # docker build --target cpu -t sluice:cpu .          the CPU server (default target)
 # docker build --target cuda -t sluice:cuda .        with the CUDA engine; run it with --gpus all and NVIDIA driver 580 or newer
-# Mount models read-only: docker run -v /models:/models:ro sluice:cpu --model /models/model.gguf
+# Publish the ports and mount the models read-only:
+#   docker run -p 50051:50051 -p 8000:8000 -v /models:/models:ro sluice:cpu --model /models/model.gguf
 
 FROM debian:12-slim AS packages
 RUN apt-get update && apt-get install -y --no-install-recommends \

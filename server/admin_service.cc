@@ -1,5 +1,8 @@
 #include "server/admin_service.h"
 
+#include "absl/strings/str_cat.h"
+#include "engine/base/log.h"
+#include "server/model_state.h"
 #include "server/options.h"
 #include "server/unary_call.h"
 
@@ -40,7 +43,9 @@ void AdminService::Load(v1::GetLoadResponse* response) const {
     response->set_prompt_tokens_per_second(model->delivery().PromptTokensPerSecond());
     response->set_preemptions(uint64_t(stats.num_preemptions));
   }
-  response->set_draining(desk_.health.phase() >= HealthState::Phase::kDraining);
+  const HealthState::Phase phase = desk_.health.phase();
+  response->set_draining(phase >= HealthState::Phase::kDraining);
+  response->set_state(ModelStateOf(phase));
 }
 
 grpc::ServerUnaryReactor* AdminService::GetServerInfo(grpc::CallbackServerContext* context,
@@ -66,10 +71,13 @@ grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                               grpc::ByteBuffer* response) {
   const auto answer = [this](const v1::DrainRequest&, v1::DrainResponse* drained) {
+    const bool repeated = desk_.health.phase() >= HealthState::Phase::kDraining;
     begin_drain_();
     if (const ServedModel* model = desk_.model.load(); model != nullptr) {
       drained->set_running(uint32_t(model->engine().Stats().num_running));
     }
+    LogInfo(absl::StrCat("AdminService.Drain: ", repeated ? "draining already" : "draining",
+                         ", new calls are refused; sequences that still run: ", drained->running()));
     return absl::OkStatus();
   };
   return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(context, request, response, desk_.request_limits(),

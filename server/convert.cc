@@ -135,10 +135,14 @@ std::optional<int32_t> NumLogprobs(bool has, int32_t value, int32_t vocab_size) 
   return value == -1 ? vocab_size : value;
 }
 
+std::string FoundPrompt(int64_t tokens) {
+  return absl::StrCat("found a prompt of ", tokens, tokens == 1 ? " token" : " tokens");
+}
+
 absl::Status ContextExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
                              int64_t limit) {
   ErrorMetadata metadata = {{"prompt_tokens", absl::StrCat(prompt_tokens)}, {"max_model_len", absl::StrCat(limit)}};
-  std::string found = absl::StrCat("found a prompt of ", prompt_tokens, " tokens");
+  std::string found = FoundPrompt(prompt_tokens);
   if (max_tokens.has_value()) {
     metadata.push_back({"max_tokens", absl::StrCat(*max_tokens)});
     absl::StrAppend(&found, " and max_tokens ", *max_tokens);
@@ -152,7 +156,7 @@ absl::Status ContextExceeded(absl::string_view prompt_field, int64_t prompt_toke
 // The whole KV pool is smaller than the context: it holds the keys and values of `longest` tokens.
 absl::Status PoolExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
                           int64_t longest) {
-  std::string found = absl::StrCat("found a prompt of ", prompt_tokens, " tokens");
+  std::string found = FoundPrompt(prompt_tokens);
   if (!max_tokens.has_value()) {
     absl::StrAppend(&found, ", expected at most ", longest, ", what the KV cache holds");
     return InvalidField(prompt_field, found, kReasonKvCapacityExceeded);

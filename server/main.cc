@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/log.h"
+#include "engine/io/model_path.h"
 #include "engine/model/summary.h"
 #include "server/device.h"
 #include "server/library_log.h"
@@ -42,6 +43,9 @@ int Run(int argc, char** argv) {
   if (parsed->text.has_value()) return std::fputs(parsed->text->c_str(), stdout) < 0;
   const ServerOptions& options = parsed->options;
   if (absl::Status status = CheckDevice(options.model); !status.ok()) return Complain(status, kUsageError);
+  if (absl::Status status = CheckModelPath(options.model.path); !status.ok()) {
+    return Complain(absl::Status(status.code(), absl::StrCat("--model: ", status.message())), 1);
+  }
   SetLogLevel(LevelOf(options.log_level));
 
   RaiseDescriptorLimit();

@@ -215,7 +215,8 @@ class Metrics::Impl {
         batch_tokens(Add("batch_tokens",
                          "Tokens computed by one step, those computed anew after a preemption included.",
                          TokenCountBuckets())),
-        backpressure(Add("stream_backpressure_seconds", "Time of a write to a client while more output waited for it.",
+        backpressure(Add("stream_backpressure_seconds",
+                         "How long writing to a client took while more output was waiting for that client.",
                          DurationBuckets())) {
     auto& requests_family = prometheus::BuildCounter()
                                 .Name("sluice_requests_total")
@@ -296,8 +297,8 @@ class Metrics::Impl {
             "what a preempted sequence computes anew does not count again.",
             double(engine.num_prompt_tokens));
     counter("generation_tokens_total",
-            "Tokens drawn for all choices, end and stop tokens included; those drawn behind a stop string, "
-            "before the engine hears of it, are in no call's usage.",
+            "Tokens generated for all choices, end and stop tokens included. The few that follow a stop string, before "
+            "generation stops, are in no call's usage.",
             double(engine.num_generation_tokens));
     counter("preemptions_total", "Times that a sequence was pushed back to the queue for lack of KV blocks.",
             double(engine.num_preemptions));

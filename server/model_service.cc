@@ -5,35 +5,17 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "server/convert.h"
+#include "server/model_state.h"
 #include "server/status.h"
 #include "server/unary_call.h"
 
 namespace sluice {
-namespace {
-
-v1::ModelState StateOf(HealthState::Phase phase) {
-  switch (phase) {
-    case HealthState::Phase::kLoading:
-      return v1::MODEL_STATE_LOADING;
-    case HealthState::Phase::kReady:
-    case HealthState::Phase::kLeaving:
-      return v1::MODEL_STATE_READY;
-    case HealthState::Phase::kDraining:
-    case HealthState::Phase::kStopped:
-      return v1::MODEL_STATE_DRAINING;
-    case HealthState::Phase::kFailed:
-      return v1::MODEL_STATE_FAILED;
-  }
-  return v1::MODEL_STATE_UNSPECIFIED;
-}
-
-}  // namespace
 
 void ModelService::Describe(v1::Model* model) const {
   const std::vector<std::string>& names = desk_.options.model.names;
   model->set_id(names.front());
   for (size_t i = 1; i < names.size(); ++i) model->add_aliases(names[i]);
-  model->set_state(StateOf(desk_.health.phase()));
+  model->set_state(ModelStateOf(desk_.health.phase()));
   const ServedModel* served = desk_.model.load();
   if (served == nullptr) return;
   const ModelHost& host = served->host();

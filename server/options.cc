@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "engine/base/nearest_name.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/wrap_text.h"
 
 namespace sluice {
 namespace {
@@ -49,99 +51,150 @@ void Declare(CLI::App* app, RawFlags* raw) {
   add("--model", &raw->model,
       "The model to serve: a GGUF file, or a Hugging Face folder (config.json, *.safetensors). Required.", model,
       "PATH");
-  app->add_option(
-         "--served-model-name", raw->names,
-         "Name that requests use; repeat it for aliases. Default: the file's name without .gguf, or the folder's.")
+  app->add_option("--served-model-name", raw->names,
+                  "Name of the model in requests; repeat it for aliases. Default: the file's name without .gguf, or "
+                  "the folder's.")
       ->group(model)
       ->type_name("NAME");
-  add("--device", &raw->device, "Where to compute: auto, cpu or cuda.", model, "NAME");
-  add("--threads", &raw->threads, "Threads that compute; auto: as many as affinity and cgroup quota allow.", model,
+  add("--device", &raw->device, "Where to compute: cpu or cuda; auto: a GPU if there is one that this build can use.",
+      model, "NAME");
+  add("--threads", &raw->threads, "Threads that compute; auto: as many as CPU affinity and cgroup quota allow.", model,
       "N");
   add("--max-model-len", &raw->max_model_len,
-      "Tokens of prompt and output together that a request may have; auto: what the model was trained for. With "
-      "dynamic "
-      "RoPE up to its factor times that.",
+      "Longest context of a request in tokens, prompt and output together; auto: what the model was trained for (with "
+      "dynamic RoPE, larger values up to its factor times that are accepted).",
       model, "N");
-  add("--block-size", &raw->block_size, "Tokens per KV block: a power of two from 16 to 256.", model, "N");
-  add("--kv-memory", &raw->kv_memory, "Memory for keys and values, such as 256MiB or 4GiB; auto: from what is free.",
-      model, "BYTES");
+  add("--block-size", &raw->block_size, "Tokens per KV cache block: a power of two from 16 to 256.", model, "N");
+  add("--kv-memory", &raw->kv_memory,
+      "Memory of the KV cache, such as 256MiB or 4GiB; auto: what is needed, as far as memory is free.", model,
+      "BYTES");
   add("--activations", &raw->activations,
-      "What to compute in: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU. auto: the first of each.", model,
+      "Precision of activations: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU; auto: the first of each.", model,
       "TYPE");
   add("--kv-dtype", &raw->kv_dtype,
-      "How keys and values are stored: f32, f16 or bf16, on a GPU fp8_e4m3 too. auto: f16, or bf16 "
-      "where weights and activations are bf16 (on a GPU).",
+      "Type of keys and values in the KV cache: f32, f16, bf16 or, on a GPU, fp8_e4m3; auto: f16, or bf16 where weights "
+      "and activations are bf16 (on a GPU).",
       model, "TYPE");
-
   add("--mla-expand-from", &raw->mla_expand_from,
-      "Prompts of so many tokens and more take the expanded form of latent attention: faster in long steps, slower in "
-      "short ones; never: all tokens take the absorbed form. auto: 512 on a GPU, never on the CPU.",
+      "Prompts of at least N tokens use the expanded form of latent attention (MLA), faster in long steps and slower in "
+      "short ones; never: always the absorbed form; auto: 512 on a GPU, never on the CPU.",
       model, "N");
   add("--gemm-library-from", &raw->gemm_library_from,
-      "Prompts of so many tokens and more take the products of cuBLASLt on a GPU, with weights rounded to bf16: faster "
-      "in "
-      "steps of many tokens; never: all products are our own.",
+      "Prompts of at least N tokens use the matrix products of cuBLASLt on a GPU, with weights rounded to bf16: faster "
+      "in steps of thousands of tokens; never: always the server's own.",
       model, "N");
 
   const char* limits = "Limits";
-  add("--max-num-seqs", &raw->max_num_seqs, "Sequences in one step.", limits, "N");
-  add("--max-num-batched-tokens", &raw->max_num_batched_tokens, "Tokens in one step; at least --max-num-seqs.", limits,
-      "N");
-  add("--max-queued-requests", &raw->max_queued_requests, "Sequences that may wait; more are refused.", limits, "N");
+  add("--max-num-seqs", &raw->max_num_seqs, "Most sequences in one step.", limits, "N");
+  add("--max-num-batched-tokens", &raw->max_num_batched_tokens,
+      "Most tokens in one step, at least --max-num-seqs; longer prompts are computed in chunks.", limits, "N");
+  add("--max-queued-requests", &raw->max_queued_requests, "Most sequences that may wait; further requests are refused.",
+      limits, "N");
   add("--max-queued-tokens", &raw->max_queued_tokens,
-      "Tokens that may wait, in prompts and in output that is to be computed anew; more are refused.", limits, "N");
+      "Most tokens that may wait, prompts and output to be recomputed; further requests are refused.", limits, "N");
   add("--max-queue-seconds", &raw->max_queue_seconds,
-      "Requests that would wait longer, by the pace at which the queue has been moving, are refused at once and told "
-      "when to come back; 0: never.",
+      "Refuse a request at once, with the time to retry after, if it would wait longer than this at the pace at which "
+      "the queue has been moving; 0: never.",
       limits, "N");
-  add("--max-logprobs", &raw->max_logprobs, "Log-probabilities that a request may ask for; -1: the whole vocabulary.",
-      limits, "N");
-  add("--max-request-bytes", &raw->max_request_bytes, "Size of one gRPC request; a larger one is refused.", limits,
+  add("--max-logprobs", &raw->max_logprobs,
+      "Most log-probabilities that a request may ask for at each position; -1: the whole vocabulary.", limits, "N");
+  add("--max-request-bytes", &raw->max_request_bytes, "Largest gRPC request; larger ones are refused.", limits,
       "BYTES");
   app->add_flag("--accept-compression", raw->accept_compression,
-                "Accept requests that are compressed by gzip or deflate; --max-request-bytes counts them inflated.")
+                "Accept requests compressed by gzip or deflate; --max-request-bytes then counts them inflated.")
       ->group(limits);
   add("--grpc-memory", &raw->grpc_memory,
-      "Memory of gRPC for requests that arrive; when it is used up, the largest are refused.", limits, "BYTES");
-  add("--max-stream-buffer", &raw->max_stream_buffer, "Output that may wait for one client before its stream is cut.",
-      limits, "BYTES");
+      "Memory that gRPC may use for arriving requests; when it is used up, the largest are refused.", limits, "BYTES");
+  add("--max-stream-buffer", &raw->max_stream_buffer,
+      "Most output that may wait for a slow client before its stream is ended.", limits, "BYTES");
 
   const char* network = "Network";
   add("--host", &raw->host,
       "IP address to listen on, for gRPC and HTTP; auto: all of the machine's, IPv6 and IPv4. The admin port is always "
       "on 127.0.0.1, or on ::1 where that is missing.",
       network, "ADDRESS");
-  add("--grpc-port", &raw->grpc_port, "Port of the public gRPC services; 0: any free one.", network, "PORT");
-  add("--http-port", &raw->http_port, "Port of /metrics, /health and /version; 0: any free one.", network, "PORT");
-  add("--admin-port", &raw->admin_port, "Port of AdminService; 0: any free one.", network, "PORT");
-  add("--grpc-keepalive-time", &raw->keepalive_time, "How long a connection may be silent before it is pinged.",
-      network, "DURATION");
-  add("--grpc-keepalive-timeout", &raw->keepalive_timeout, "How long a ping may stay unanswered.", network, "DURATION");
+  add("--grpc-port", &raw->grpc_port, "Port of the public gRPC services; 0: any free port.", network, "PORT");
+  add("--http-port", &raw->http_port, "Port of /metrics, /health and /version; 0: any free port.", network, "PORT");
+  add("--admin-port", &raw->admin_port, "Port of the admin service (load, drain); 0: any free port.", network, "PORT");
+  add("--grpc-keepalive-time", &raw->keepalive_time, "Ping a connection that has been silent for this long.", network,
+      "DURATION");
+  add("--grpc-keepalive-timeout", &raw->keepalive_timeout,
+      "Close a connection that leaves a ping unanswered for this long.", network, "DURATION");
   add("--max-connections", &raw->max_connections,
-      "Connections to the gRPC port; fewer if the limit of open files is too low for them.", network, "N");
+      "Most connections to the gRPC port; fewer if the limit of open files is too low for them.", network, "N");
   add("--max-connections-per-peer", &raw->max_connections_per_peer,
-      "Connections that one IPv4 address, or one /64 of IPv6, may have to the gRPC port.", network, "N");
+      "Most connections that one IPv4 address, or one /64 of IPv6, may have to the gRPC port.", network, "N");
   app->add_option("--trusted-proxies", raw->trusted_proxies,
                   "Addresses or networks, such as 10.0.0.0/8, of proxies that speak for many clients: they are not "
                   "limited per peer. Repeat it, or separate by commas.")
       ->delimiter(',')
       ->group(network)
       ->type_name("NETWORK");
-  add("--receive-timeout", &raw->receive_timeout, "How long a request may take to arrive in full.", network,
-      "DURATION");
+  add("--receive-timeout", &raw->receive_timeout, "Refuse a request that takes longer than this to arrive in full.",
+      network, "DURATION");
   app->add_flag("--no-reflection", raw->no_reflection, "Do not offer gRPC reflection.")->group(network);
 
   const char* running = "Running";
-  add("--drain-delay", &raw->drain_delay, "After SIGTERM: not ready, but still taking calls, for so long.", running,
-      "DURATION");
-  add("--drain-timeout", &raw->drain_timeout, "Then: how long running calls may take to end.", running, "DURATION");
-  add("--watchdog-timeout", &raw->watchdog_timeout, "Not alive when there is work but no step for so long; 0: never.",
+  add("--drain-delay", &raw->drain_delay, "On SIGTERM: report not ready, but still accept requests, for this long.",
       running, "DURATION");
-  add("--watchdog-exit", &raw->watchdog_exit,
-      "The process ends when it has been without liveness for this long; its calls fail with INTERNAL. 0: never.", running,
+  add("--drain-timeout", &raw->drain_timeout, "Then: let running requests finish for at most this long.", running,
       "DURATION");
-  app->add_flag("--vllm-metrics", raw->vllm_metrics, "Show metrics under vLLM's names too.")->group(running);
-  add("--log-level", &raw->log_level, "debug, info, warning or error.", running, "LEVEL");
+  add("--watchdog-timeout", &raw->watchdog_timeout,
+      "Liveness turns NOT_SERVING when work waits and no step completes for this long; 0: never.", running, "DURATION");
+  add("--watchdog-exit", &raw->watchdog_exit,
+      "End the process when liveness has been NOT_SERVING for this long; its calls fail with INTERNAL. 0: never.",
+      running, "DURATION");
+  app->add_flag("--vllm-metrics", raw->vllm_metrics, "Publish metrics under vLLM's names too.")->group(running);
+  add("--log-level", &raw->log_level, "Least severe log lines to print: debug, info, warning or error.", running,
+      "LEVEL");
+}
+
+// As CLI11 takes them. It would take the argument behind `--flag=` for the flag's value.
+std::vector<std::string> ArgumentsFromTheBack(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string argument = argv[i];
+    const bool empty_value = absl::StartsWith(argument, "--") && absl::EndsWith(argument, "=");
+    if (empty_value) arguments.push_back("");
+    arguments.push_back(empty_value ? argument.substr(0, argument.size() - 1) : argument);
+  }
+  return arguments;
+}
+
+// A command line that CLI11 refuses, as a sentence.
+absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string message = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string flag = message.substr(0, message.find_first_of(": "));
+    const bool missing = absl::StrContains(message, "missing");
+    const bool is_flag = absl::StrContains(message, "override");
+    return absl::InvalidArgumentError(absl::StrCat(flag, missing   ? ": found nothing behind it, expected a value"
+                                                         : is_flag ? ": found a value, expected none"
+                                                                   : ": found more than one value, expected one"));
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {  // of a flag without value: all values are text
+    const std::string flag = message.substr(message.find("--"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag.substr(0, flag.find_first_of(": ")), ": found a value, expected none"));
+  }
+  const std::vector<std::string> left = app.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || left.empty())
+    return absl::InvalidArgumentError(message);
+  const auto flag =
+      std::find_if(left.begin(), left.end(), [](const std::string& text) { return absl::StartsWith(text, "-"); });
+  if (flag == left.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found '", left.front(), "', expected only flags; the model is given as --model PATH"));
+  }
+  const std::string name = flag->substr(0, flag->find('='));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& known : option->get_lnames()) names.push_back(absl::StrCat("--", known));
+  }
+  const std::string nearest = NearestName(name, names);
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no flag ", name, "; ",
+                   nearest.empty() ? "--help lists them" : absl::StrCat("did you mean ", nearest, "?")));
 }
 
 absl::StatusOr<int64_t> ParseInt(absl::string_view flag, const std::string& text, int64_t min, int64_t max) {
@@ -349,17 +402,22 @@ std::string Version() { return SLUICE_VERSION; }
 std::string VersionText() { return absl::StrCat("sluice-server ", Version(), " (compiler: ", __VERSION__, ")"); }
 
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
-  CLI::App app("Sluice serves a language model over gRPC, with Prometheus metrics and health over HTTP.",
+  CLI::App app("Serve a large language model over gRPC, metrics and health over HTTP",
                "sluice-server");
   RawFlags raw;
   Declare(&app, &raw);
-  app.set_help_flag("--help,-h", "Print this and stop.");
-  app.set_version_flag("--version", VersionText(), "Print the version and stop.");
-  app.get_formatter()->column_width(36);
+  app.set_help_flag("--help,-h", "Print this and exit.");
+  app.set_version_flag("--version", VersionText(), "Print the version and exit.");
+  // CLI11 sets the help in two columns and does not wrap the second.
+  constexpr size_t kColumns = 80, kFirstColumn = 30;
+  app.get_formatter()->column_width(kFirstColumn);
+  for (CLI::Option* option : app.get_options()) {
+    option->description(WrapText(option->get_description(), kColumns - kFirstColumn));
+  }
   ParsedOptions parsed;
   // CLI11 speaks in exceptions; they end here.
   try {
-    app.parse(argc, argv);
+    app.parse(ArgumentsFromTheBack(argc, argv));
   } catch (const CLI::CallForHelp&) {
     parsed.text = app.help();
     return parsed;
@@ -367,7 +425,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
     parsed.text = absl::StrCat(version.what(), "\n");
     return parsed;
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
+    return UsageError(app, error);
   }
   SLUICE_ASSIGN_OR_RETURN(parsed.options, Read(raw));
   return parsed;

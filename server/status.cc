@@ -81,7 +81,7 @@ absl::Status InvalidField(absl::string_view field, absl::string_view description
 }
 
 absl::Status UnimplementedField(absl::string_view field) {
-  const absl::string_view description = "this server does not have the feature; leave the field out";
+  const absl::string_view description = "not supported by this server; leave the field out";
   absl::Status status =
       CallError(absl::StatusCode::kUnimplemented, kReasonNotImplemented, absl::StrCat(field, ": ", description));
   google::rpc::BadRequest bad_request;

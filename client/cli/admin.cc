@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/terminal.h"
 #include "client/cpp/client.h"
 
@@ -11,18 +12,23 @@ namespace sluice::cli {
 
 Command AddCancel(CLI::App& app, const Globals& globals) {
   auto id = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("cancel", "Stop a call in progress");
-  command->add_option("request_id", *id, "The caller's request id or the server's")->required()->check(CheckUtf8);
+  CLI::App* command = app.add_subcommand("cancel", "Stop a request in progress");
+  command->add_option("request_id", *id, "Its --request-id, or the id that the server gave it")
+      ->type_name("ID")
+      ->required()
+      ->check(CheckUtf8);
   return
       [id, &globals] { return Report(client::Client::Create(globals.server)->CancelRequest(*id, globals.Deadline())); };
 }
 
 Command AddDrain(CLI::App& app, const Globals& globals) {
-  app.add_subcommand("drain", "Finish what runs, refuse what is new (admin port)");
+  app.add_subcommand("drain", "Finish what runs, refuse the rest (admin port)");
   return [&globals] {
     auto response = client::Client::Create(globals.admin)->Drain(globals.Deadline());
     if (!response.ok()) return Report(response.status());
-    std::cout << "draining, " << response->running() << " sequences still run" << std::endl;
+    const uint32_t n = response->running();
+    std::cerr << "sluice: draining: new requests are refused; " << n
+              << (n == 1 ? " sequence still runs" : " sequences still run") << std::endl;
     return kExitOk;
   };
 }

@@ -1,6 +1,7 @@
 #include "client/cli/answer.h"
 
 #include <google/protobuf/util/json_util.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/terminal.h"
+#include "client/cli/word_wrap.h"
 
 namespace sluice::cli {
 namespace {
@@ -127,8 +129,12 @@ void Add(const EventQueue::Event& event, client::GenerationBuilder& builder) {
 }
 
 // What an event puts on stdout at once.
-std::string TextNow(const EventQueue::Event& event, const GenerateFlags& flags) {
-  if (flags.live()) return StdoutIsTerminal() ? Printable(event.delta().text()) : event.delta().text();
+std::string TextNow(const EventQueue::Event& event, const GenerateFlags& flags, WordWrap& wrap) {
+  if (flags.live()) {
+    if (!StdoutIsTerminal()) return event.delta().text();
+    const std::string text = Printable(event.delta().text());
+    return flags.wrap_words && StdoutMovesCursor() ? wrap.Add(text, TerminalWidth(STDOUT_FILENO)) : text;
+  }
   if (!flags.jsonl) return "";
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
@@ -143,7 +149,12 @@ std::string TextAtEnd(const client::Generation& generation, const GenerateFlags&
   if (flags.jsonl) return "";
   if (flags.json) return ToJson(generation) + "\n";
   std::string text;
-  for (const auto& choice : generation.choices) absl::StrAppend(&text, choice.text(), "\n");
+  const size_t n = generation.choices.size();
+  for (size_t i = 0; i < n; ++i) {
+    // As head and tail mark several files.
+    if (n > 1) absl::StrAppend(&text, i > 0 ? "\n" : "", "==> ", i + 1, " of ", n, " <==\n");
+    absl::StrAppend(&text, generation.choices[i].text(), "\n");
+  }
   return StdoutIsTerminal() ? Printable(text) : text;
 }
 
@@ -177,7 +188,7 @@ std::string ToJson(const client::Generation& generation) {
   }
   result["model"] = generation.started.model();
   result["request_id"] = generation.started.request_id();
-  result["seed"] = generation.started.seed();
+  result["seed"] = absl::StrCat(generation.started.seed());
   result["usage"] = {{"prompt_tokens", generation.usage.prompt_tokens()},
                      {"completion_tokens", generation.usage.completion_tokens()},
                      {"cached_tokens", generation.usage.cached_tokens()}};
@@ -203,10 +214,11 @@ std::string StatsLine(const client::Generation& generation) {
                          rate(decoded, timings.decode_ms()), timings.ttft_ms() + timings.decode_ms());
 }
 
-int RunStream(const StreamStarter& start, const GenerateFlags& flags, client::Generation* generation) {
+StreamResult RunStream(const StreamStarter& start, const GenerateFlags& flags) {
   InterruptScope interrupts;
   EventQueue events;
   client::GenerationBuilder builder;
+  WordWrap wrap;
   Progress progress(flags.live() ? "waiting for the first token" : "tokens",
                     flags.live() ? 0 : int64_t{flags.max_tokens.value_or(0)} * flags.n.value_or(1));
   int64_t num_tokens = 0;
@@ -223,7 +235,7 @@ int RunStream(const StreamStarter& start, const GenerateFlags& flags, client::Ge
     if (event) {
       Add(*event, builder);
       num_tokens += event->delta().token_ids_size();
-      const std::string text = cancelled ? "" : TextNow(*event, flags);
+      const std::string text = cancelled ? "" : TextNow(*event, flags, wrap);
       if (!text.empty()) progress.Hide();
       printed = printed || !text.empty();
       if (!WriteStdout(text) && !InterruptScope::Interrupted()) write_error = errno;
@@ -231,18 +243,22 @@ int RunStream(const StreamStarter& start, const GenerateFlags& flags, client::Ge
     if (!printed) progress.Update(num_tokens);
   }
   progress.Hide();
-  const absl::Status status = stream->Wait();
-  *generation = std::move(builder).Take();
-  if (write_error != 0) return ReportLostOutput(write_error);
-  const bool complete = status.ok() && !cancelled;
-  if ((complete || flags.live()) && !WriteStdout(TextAtEnd(*generation, flags))) {
-    if (!InterruptScope::Interrupted()) return ReportLostOutput(errno);
+  StreamResult result{kExitOk, stream->Wait(), std::move(builder).Take()};
+  const bool complete = result.status.ok() && !cancelled;
+  if (write_error == 0 && (complete || flags.live()) && !WriteStdout(TextAtEnd(result.generation, flags))) {
+    if (!InterruptScope::Interrupted()) write_error = errno;
     cancelled = true;
   }
-  if (cancelled) return kExitInterrupted;
-  if (!status.ok()) return Report(status);
-  if (flags.stats) std::cerr << Dim(StatsLine(*generation)) << std::endl;
-  return kExitOk;
+  if (write_error != 0) {
+    result.code = ReportLostOutput(write_error);
+  } else if (cancelled) {
+    result.code = kExitInterrupted;
+  } else if (!result.status.ok()) {
+    result.code = Report(result.status);
+  } else if (flags.stats) {
+    std::cerr << Dim(StatsLine(result.generation)) << std::endl;
+  }
+  return result;
 }
 
 }  // namespace sluice::cli

@@ -1,8 +1,10 @@
 // sluice bench: a closed loop of so many callers, or an open loop with Poisson arrivals.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -13,8 +15,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "client/cli/bench_stats.h"
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/terminal.h"
 #include "client/cpp/client.h"
 
@@ -81,6 +86,10 @@ class Bench {
   absl::Status PreparePrompts() {
     if (!flags_.prompt_file.empty()) {
       std::ifstream in(flags_.prompt_file);
+      if (!in) {
+        return absl::NotFoundError(
+            absl::StrCat("--prompt-file: cannot read ", flags_.prompt_file, ": ", std::strerror(errno)));
+      }
       for (std::string line; std::getline(in, line);) {
         if (!IsValidUtf8(line)) {
           return absl::InvalidArgumentError(absl::StrCat("--prompt-file: ", flags_.prompt_file, " is not valid UTF-8"));
@@ -175,6 +184,7 @@ class Bench {
       if (!status.ok()) {
         const std::string reason = client::GetErrorDetails(status).reason;
         record->error = absl::StrCat(absl::StatusCodeToString(status.code()), reason.empty() ? "" : " ", reason);
+        record->error_message = std::string(status.message());
       }
       ended_.Add(i);
     };
@@ -190,18 +200,27 @@ class Bench {
   EndedRequests ended_;
 };
 
+// For a terminal, and with each line set in.
+std::string Indented(const std::string& lines) {
+  return absl::StrCat("  ", absl::StrReplaceAll(absl::StripSuffix(Printable(lines), "\n"), {{"\n", "\n  "}}), "\n");
+}
+
 int Run(const Flags& flags, const Globals& globals) {
   InterruptScope interrupts;
   Bench bench(flags, globals);
   if (absl::Status status = bench.Connect(); !status.ok()) return Report(status);
   if (absl::Status status = bench.PreparePrompts(); !status.ok()) return Report(status);
   // With prompts of its own: those of the measurement must not be in the server's prefix cache.
-  for (const RequestRecord& record : bench.Run("warm-up", flags.requests, flags.warmup, {})) {
-    if (!record.ok) std::cerr << "sluice: a warm-up request failed: " << record.error << std::endl;
-  }
+  const BenchReport warm_up = MakeReport(bench.Run("warm-up", flags.requests, flags.warmup, {}));
+  if (warm_up.failed > 0)
+    std::cerr << "sluice: warm-up requests failed:\n" << Indented(ErrorsToText(warm_up)) << std::flush;
   const std::vector<double> times =
       flags.rate > 0 ? PoissonTimes(flags.requests, flags.rate, flags.seed) : std::vector<double>();
   const BenchReport report = MakeReport(bench.Run("requests", 0, flags.requests, times), flags.goals);
+  if (report.succeeded == 0 && report.failed > 0) {
+    std::cerr << "sluice: all requests failed:\n" << Indented(ErrorsToText(report)) << std::flush;
+    if (!flags.json) return InterruptScope::Interrupted() ? kExitInterrupted : kExitFailed;
+  }
   std::cout << (flags.json ? ToJson(report) + "\n" : ToText(report)) << std::flush;
   if (InterruptScope::Interrupted()) return kExitInterrupted;
   return report.failed == 0 ? kExitOk : kExitFailed;
@@ -211,39 +230,40 @@ int Run(const Flags& flags, const Globals& globals) {
 
 Command AddBench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("bench", "Measure a server under load");
-  command->footer(command->get_footer() + "\nExit code 1: some requests failed; the report counts them by reason.");
-  command->add_option("--requests", flags->requests, "Requests to measure")
-      ->check(CLI::Range(1, 1'000'000))
+  CLI::App* command = app.add_subcommand("bench", "Measure latency and throughput under load");
+  command->footer(
+      "TTFT: time to the first token. ITL: time between tokens. TPOT: time per output token after the first. "
+      "NTPOT: time of a request per output token.\n" +
+      command->get_footer() + "\nExit code 1: some requests failed; the report counts them by reason.");
+  const auto number = [command](const char* flag, auto& value, const FlagCheck& check, const char* help,
+                                const char* type = "N") {
+    return command->add_option(flag, value, help)->type_name(type)->check(check)->transform(Decimal);
+  };
+  const FlagCheck many = WholeNumber(1, 1'000'000), milliseconds = NumberAbove(0, 1e9);
+  number("--requests", flags->requests, many, "Number of requests to measure")->capture_default_str();
+  number("--warmup", flags->warmup, WholeNumber(0, 10'000), "Number of requests before that, which do not count")
       ->capture_default_str();
-  command->add_option("--warmup", flags->warmup, "Requests before that")
-      ->check(CLI::Range(0, 10'000))
+  number("--concurrency", flags->concurrency, WholeNumber(1, 4096),
+         "Requests under way at a time; each answer is followed by the next request (closed loop)")
       ->capture_default_str();
-  command->add_option("--concurrency", flags->concurrency, "Callers of the closed loop")
-      ->check(CLI::Range(1, 4096))
+  number("--rate", flags->rate, Number(0.001, 1e6),
+         "Send N requests per second on average, however fast the server answers (open loop, Poisson arrivals)");
+  number("--prompt-tokens", flags->prompt_tokens, many, "Length of each prompt, of random tokens")
       ->capture_default_str();
-  command
-      ->add_option("--rate", flags->rate, "Requests per second on average, sent whatever the server does (open loop)")
-      ->check(CLI::Range(0.001, 1e6));
-  command->add_option("--prompt-tokens", flags->prompt_tokens, "Random tokens in each prompt")
-      ->check(CLI::Range(1, 1'000'000))
+  command->add_option("--prompt-file", flags->prompt_file, "Take the prompts from this file, one per line")
+      ->type_name("FILE");
+  number("--max-tokens", flags->max_tokens, many, "Length of each answer in tokens")->capture_default_str();
+  command->add_flag("--stop-at-eos", flags->stop_at_eos, "Let answers end before --max-tokens");
+  number("--temperature", flags->temperature, Number(0, 2), "Sampling temperature; 0 takes the most likely token")
       ->capture_default_str();
-  command->add_option("--prompt-file", flags->prompt_file, "Prompts, one per line, instead of random tokens");
-  command->add_option("--max-tokens", flags->max_tokens, "Tokens of each answer")
-      ->check(CLI::Range(1, 1'000'000))
+  number("--seed", flags->seed, WholeNumber(0, UINT64_MAX), "Seed of prompts, arrivals and sampling")
       ->capture_default_str();
-  command->add_flag("--stop-at-eos", flags->stop_at_eos, "Answers may end before --max-tokens");
-  command->add_option("--temperature", flags->temperature, "0: greedy")
-      ->check(CLI::Range(0.0, 2.0))
-      ->capture_default_str();
-  command->add_option("--seed", flags->seed, "Of prompts, arrivals and sampling")
-      ->check(CheckNotNegative)
-      ->capture_default_str();
-  command->add_option("--goal-ttft", flags->goals.ttft_ms, "Goodput: longest TTFT in ms");
-  command->add_option("--goal-tpot", flags->goals.tpot_ms, "Goodput: longest TPOT in ms");
-  command->add_option("--goal-e2e", flags->goals.e2e_ms, "Goodput: longest time of a request in ms");
+  number("--goal-ttft", flags->goals.ttft_ms, milliseconds, "Goodput counts requests with at most this TTFT", "MS");
+  number("--goal-tpot", flags->goals.tpot_ms, milliseconds, "Goodput counts requests with at most this TPOT", "MS");
+  number("--goal-e2e", flags->goals.e2e_ms, milliseconds, "Goodput counts requests that take at most this long", "MS");
   command->add_option("--model", flags->model, "Name of the served model (default: the only one)")
       ->envname("SLUICE_MODEL")
+      ->type_name("NAME")
       ->check(CheckUtf8);
   command->add_flag("--json", flags->json, "Print one JSON object");
   return [flags, &globals] { return Run(*flags, globals); };

@@ -27,8 +27,8 @@ Summary Summarise(const std::vector<double>& values) {
   if (values.empty()) return {};
   double sum = 0;
   for (double v : values) sum += v;
-  return {sum / double(values.size()), Percentile(values, 0.5), Percentile(values, 0.9), Percentile(values, 0.99),
-          *std::max_element(values.begin(), values.end())};
+  return {int64_t(values.size()),  sum / double(values.size()), Percentile(values, 0.5),
+          Percentile(values, 0.9), Percentile(values, 0.99),    *std::max_element(values.begin(), values.end())};
 }
 
 BenchReport MakeReport(const std::vector<RequestRecord>& records, const Goals& goals) {
@@ -41,6 +41,7 @@ BenchReport MakeReport(const std::vector<RequestRecord>& records, const Goals& g
     if (!record.ok) {
       ++report.failed;
       ++report.errors[record.error];
+      report.error_messages.emplace(record.error, record.error_message);
       continue;
     }
     ++report.succeeded;
@@ -81,9 +82,14 @@ std::string ToText(const BenchReport& report) {
       "%d requests succeeded, %d failed, in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s\n",
       report.succeeded, report.failed, report.duration_s, report.requests_per_s, report.output_tokens_per_s,
       report.total_tokens_per_s);
+  if (report.succeeded == 0) return text + ErrorsToText(report);
   absl::StrAppendFormat(&text, "%-9s %9s %9s %9s %9s %9s\n", "ms", "mean", "p50", "p90", "p99", "max");
   const auto row = [&](const char* name, const Summary& s) {
-    absl::StrAppendFormat(&text, "%-9s %9.2f %9.2f %9.2f %9.2f %9.2f\n", name, s.mean, s.p50, s.p90, s.p99, s.max);
+    if (s.count == 0) {
+      absl::StrAppendFormat(&text, "%-9s %9s %9s %9s %9s %9s\n", name, "-", "-", "-", "-", "-");
+    } else {
+      absl::StrAppendFormat(&text, "%-9s %9.2f %9.2f %9.2f %9.2f %9.2f\n", name, s.mean, s.p50, s.p90, s.p99, s.max);
+    }
   };
   row("TTFT", report.ttft_ms);
   row("ITL", report.itl_ms);
@@ -91,12 +97,21 @@ std::string ToText(const BenchReport& report) {
   row("e2e", report.e2e_ms);
   row("NTPOT", report.ntpot_ms);
   if (report.goodput) absl::StrAppendFormat(&text, "goodput %.1f %%\n", 100 * *report.goodput);
-  for (const auto& [error, count] : report.errors) absl::StrAppendFormat(&text, "%d x %s\n", count, error);
+  return text + ErrorsToText(report);
+}
+
+std::string ErrorsToText(const BenchReport& report) {
+  std::string text;
+  for (const auto& [error, count] : report.errors) {
+    const std::string& message = report.error_messages.at(error);
+    absl::StrAppendFormat(&text, "%d x %s%s%s\n", count, error, message.empty() ? "" : ": ", message);
+  }
   return text;
 }
 
 std::string ToJson(const BenchReport& report) {
   const auto summary = [](const Summary& s) {
+    if (s.count == 0) return nlohmann::ordered_json(nullptr);
     return nlohmann::ordered_json{{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
   };
   nlohmann::ordered_json object = {{"succeeded", report.succeeded},

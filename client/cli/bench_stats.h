@@ -13,7 +13,8 @@ namespace sluice::cli {
 
 struct RequestRecord {
   bool ok = false;
-  std::string error;  // code and reason, if not ok
+  std::string error;          // code and reason, if not ok
+  std::string error_message;  // what else the server said
   int64_t sent_ns = 0;
   std::vector<int64_t> delta_ns;  // arrival of each delta that brought a token
   int64_t done_ns = 0;
@@ -24,6 +25,7 @@ struct RequestRecord {
 double Percentile(std::vector<double> values, double p);
 
 struct Summary {
+  int64_t count = 0;  // 0: nothing was measured, and the rest means nothing
   double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
 Summary Summarise(const std::vector<double>& values);
@@ -40,10 +42,15 @@ struct BenchReport {
   double requests_per_s = 0, output_tokens_per_s = 0, total_tokens_per_s = 0;
   Summary ttft_ms, itl_ms, tpot_ms, e2e_ms, ntpot_ms;
   std::optional<double> goodput;  // 0 to 1, if there are goals
-  std::map<std::string, int64_t> errors;
+  std::map<std::string, int64_t> errors;              // by code and reason
+  std::map<std::string, std::string> error_messages;  // of each, the first one's
 };
 BenchReport MakeReport(const std::vector<RequestRecord>& records, const Goals& goals = {});
+// A table, with "-" for what was not measured; a list of the errors alone if no request succeeded.
 std::string ToText(const BenchReport& report);
+// The errors by reason: "64 x UNAVAILABLE: connection refused", one per line.
+std::string ErrorsToText(const BenchReport& report);
+// One object; what was not measured is null.
 std::string ToJson(const BenchReport& report);
 
 // Send times of a Poisson process, in seconds from the start: gaps are exponential with mean 1 / rate.

@@ -1,12 +1,15 @@
-// sluice chat: one turn with --prompt or text on stdin, else a conversation at the terminal.
+// sluice chat: one turn with a prompt or text on stdin, else a conversation at the terminal.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/chat_session.h"
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/repl.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_source.h"
 
 namespace sluice::cli {
 namespace {
@@ -17,7 +20,7 @@ struct Flags {
   bool go_on = false;
 };
 
-int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
+int Run(const Flags& flags, const TextOptions& prompt_options, const Globals& globals) {
   ChatSession session(client::Client::Create(globals.server), flags.generate, globals.Deadline());
   const std::string last = StateFile("last_chat.json");
   if (flags.go_on) {
@@ -26,13 +29,15 @@ int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
     }
   }
   if (!flags.system.empty()) session.SetSystem(flags.system);
+  session.flags().wrap_words = true;
   int code = kExitOk;
-  if (!has_prompt && StdinIsTerminal()) {
-    RunRepl(session);
+  const bool given = prompt_options.word->count() + prompt_options.flag->count() > 0;
+  if (!given && StdinIsTerminal()) {
+    code = RunRepl(session, globals.server);
   } else {
-    std::string prompt = flags.prompt;
-    if (!has_prompt && !ReadStdin(&prompt)) return UsageError("the message on stdin is not valid UTF-8");
-    code = session.Ask(prompt);
+    const std::optional<std::string> prompt = ReadText(prompt_options, flags.prompt, "message", false);
+    if (!prompt) return kExitUsage;
+    code = session.Ask(*prompt).code;
   }
   // Only a convenience: without a home there is just nothing to go on with.
   if (session.HasAnswer() && !last.empty()) (void)session.Save(last);
@@ -43,14 +48,15 @@ int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
 
 Command AddChat(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command =
-      app.add_subcommand("chat", "Talk with the model: one message by --prompt or stdin, at a terminal a conversation");
-  CLI::Option* prompt =
-      command->add_option("--prompt", flags->prompt, "One message; the answer is printed")->check(CheckUtf8);
-  command->add_option("-s,--system", flags->system, "System message")->check(CheckUtf8);
-  command->add_flag("-c,--continue", flags->go_on, "Go on with the last conversation");
+  CLI::App* command = app.add_subcommand("chat", "Ask one question, or have a conversation");
+  const TextOptions prompt = AddText(*command, "prompt", flags->prompt,
+                                     "One question to answer (default: stdin; at a terminal, a conversation)");
+  command->add_option("-s,--system", flags->system, "System prompt: how the model is to behave")
+      ->type_name("TEXT")
+      ->check(CheckUtf8);
+  command->add_flag("-c,--continue", flags->go_on, "Continue the last conversation");
   flags->generate.AddTo(*command);
-  return [flags, prompt, &globals] { return Run(*flags, prompt->count() > 0, globals); };
+  return [flags, prompt, &globals] { return Run(*flags, prompt, globals); };
 }
 
 }  // namespace sluice::cli

@@ -1,10 +1,12 @@
 // A conversation: its messages, the flags of the next answer, and how they are kept in a file.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "client/cli/answer.h"
 #include "client/cli/generate_options.h"
 #include "client/cpp/client.h"
 
@@ -17,9 +19,12 @@ class ChatSession {
   // Replaces the system message; empty removes it.
   void SetSystem(const std::string& text);
 
-  // Sends the conversation and `text`, prints the answer, returns the exit code. An answer that was interrupted stays
-  // in the conversation as far as it came; a question that failed does not.
-  int Ask(const std::string& text);
+  // The model that will answer, asked of the server within `timeout`. NOT_FOUND: it has none of that name.
+  absl::StatusOr<v1::Model> FindModel(std::chrono::milliseconds timeout) const;
+
+  // Sends the conversation and `text` and prints the answer. An answer that was interrupted stays in the conversation
+  // as far as it came; a question that failed does not.
+  StreamResult Ask(const std::string& text);
 
   void Clear();  // all but the system message
   const std::vector<v1::ChatMessage>& messages() const { return messages_; }
@@ -28,7 +33,7 @@ class ChatSession {
   bool HasAnswer() const { return !messages_.empty() && messages_.back().role() == v1::ROLE_ASSISTANT; }
 
   // The conversation as JSON: {"messages": [{"role", "content"}, ...]}, readable by its owner only. Errors name the
-  // file.
+  // file, and where in it.
   absl::Status Save(const std::string& path) const;
   absl::Status Load(const std::string& path);
 

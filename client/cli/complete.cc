@@ -1,11 +1,15 @@
 // sluice complete: continue a prompt.
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <memory>
+#include <optional>
 
 #include "client/cli/answer.h"
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/generate_options.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_source.h"
 
 namespace sluice::cli {
 namespace {
@@ -17,43 +21,46 @@ struct Flags {
   bool no_special = false;
 };
 
-int Run(const Flags& flags, bool has_prompt, const Globals& globals) {
+int Run(const Flags& flags, const TextOptions& prompt_options, const Globals& globals) {
   v1::StreamCompleteRequest request;
   request.set_model(flags.generate.model);
   request.set_request_id(flags.generate.request_id);
   if (!flags.prompt_ids.empty()) {
     for (uint32_t id : flags.prompt_ids) request.mutable_prompt_ids()->add_ids(id);
   } else {
-    std::string prompt = flags.prompt;
-    if (!has_prompt) {
-      if (StdinIsTerminal()) return UsageError("no prompt: give --prompt, --prompt-ids or text on stdin");
-      if (!ReadStdin(&prompt)) return UsageError("the prompt on stdin is not valid UTF-8");
-    }
-    request.set_prompt(prompt);
+    const std::optional<std::string> prompt = ReadText(prompt_options, flags.prompt, "prompt", false);
+    if (!prompt) return kExitUsage;
+    request.set_prompt(*prompt);
     if (flags.no_special) request.set_parse_special(false);
   }
   flags.generate.Fill(request.mutable_options());
   const auto client = client::Client::Create(globals.server);
-  client::Generation generation;
   return RunStream(
-      [&](client::StreamHandler handler) {
-        return client->StreamComplete(request, std::move(handler), globals.Deadline());
-      },
-      flags.generate, &generation);
+             [&](client::StreamHandler handler) {
+               return client->StreamComplete(request, std::move(handler), globals.Deadline());
+             },
+             flags.generate)
+      .code;
 }
 
 }  // namespace
 
 Command AddComplete(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("complete", "Continue a prompt: --prompt, --prompt-ids or text on stdin");
-  CLI::Option* prompt = command->add_option("--prompt", flags->prompt, "Text to continue")->check(CheckUtf8);
+  CLI::App* command = app.add_subcommand("complete", "Continue a text");
+  const TextOptions prompt = AddText(*command, "prompt", flags->prompt, "The text to continue (default: all of stdin)");
   command->add_option("--prompt-ids", flags->prompt_ids, "Token ids to continue, separated by commas")
+      ->type_name("IDS")
       ->delimiter(',')
-      ->excludes(prompt);
-  command->add_flag("--no-special", flags->no_special, "Special tokens spelled out in the prompt are ordinary text");
+      ->allow_extra_args(false)
+      ->check(WholeNumber(0, std::numeric_limits<uint32_t>::max()))
+      ->transform(Decimal)
+      ->excludes(prompt.word)
+      ->excludes(prompt.flag);
+  command->add_flag("--no-special", flags->no_special,
+                    "Treat special tokens spelled out in the prompt as ordinary text");
   flags->generate.AddTo(*command);
-  return [flags, prompt, &globals] { return Run(*flags, prompt->count() > 0, globals); };
+  return [flags, prompt, &globals] { return Run(*flags, prompt, globals); };
 }
 
 }  // namespace sluice::cli

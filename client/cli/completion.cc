@@ -45,7 +45,8 @@ std::string BashScript(const CLI::App& app) {
 }  // namespace
 
 Command AddCompletion(CLI::App& app) {
-  app.add_subcommand("completion", "Print a bash completion script: source <(sluice completion)");
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for bash");
+  command->footer("Use it by: source <(sluice completion)\n" + command->get_footer());
   return [&app] {
     std::cout << BashScript(app) << std::flush;
     return kExitOk;

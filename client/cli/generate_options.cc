@@ -1,42 +1,108 @@
 #include "client/cli/generate_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
 
 #include "client/cli/terminal.h"
 
 namespace sluice::cli {
+namespace {
+
+// A flag whose value is checked as NumberChecks says.
+template <class T>
+void AddNumber(CLI::App& command, const std::string& flags, T& value, const std::string& help) {
+  std::string name = flags.substr(flags.rfind("--") + 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  command.add_option(flags, value, help)->type_name("N")->check(NumberChecks().at(name))->transform(Decimal);
+}
+
+}  // namespace
+
+const std::map<std::string, FlagCheck>& NumberChecks() {
+  constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
+  static const auto& checks = *new std::map<std::string, FlagCheck>{
+      {"max_tokens", WholeNumber(1, kMaxUint32)},
+      {"min_tokens", WholeNumber(0, kMaxUint32)},
+      {"temperature", Number(0, 2)},
+      {"top_p", NumberAbove(0, 1)},
+      {"top_k", WholeNumber(-1, kMaxInt32)},
+      {"min_p", Number(0, 1)},
+      {"repetition_penalty", Number(1e-6, 1e6)},
+      {"presence_penalty", Number(-2, 2)},
+      {"frequency_penalty", Number(-2, 2)},
+      {"seed", WholeNumber(0, std::numeric_limits<uint64_t>::max())},
+      {"n", WholeNumber(1, 16)},
+      {"logprobs", WholeNumber(-1, kMaxInt32)},
+      {"prompt_logprobs", WholeNumber(-1, kMaxInt32)},
+  };
+  return checks;
+}
 
 void GenerateFlags::AddTo(CLI::App& command) {
+  const FlagCheck token_id = WholeNumber(0, std::numeric_limits<uint32_t>::max());
+  const char* sampling = "Sampling (what is not given is the server's default)";
   command.add_option("--model", model, "Name of the served model (default: the only one)")
       ->envname("SLUICE_MODEL")
+      ->type_name("NAME")
       ->check(CheckUtf8);
-  command.add_option("--max-tokens", max_tokens, "Largest number of tokens (default: what the context has left)");
-  command.add_option("--min-tokens", min_tokens, "No end before so many tokens");
-  command.add_option("--temperature", temperature, "0: the most likely token each time");
-  command.add_option("--top-p", top_p, "Keep the most likely tokens of this total probability");
-  command.add_option("--top-k", top_k, "Keep the k most likely tokens");
-  command.add_option("--min-p", min_p, "Drop tokens less likely than this share of the most likely one");
-  command.add_option("--repetition-penalty", repetition_penalty, "Above 1 discourages tokens of prompt and output");
-  command.add_option("--presence-penalty", presence_penalty, "Subtracted from tokens the output holds");
-  command.add_option("--frequency-penalty", frequency_penalty, "Subtracted per time the output holds a token");
-  command.add_option("--seed", seed, "The same seed gives the same text")->check(CheckNotNegative);
-  command.add_option("-n,--n", n, "Number of choices");
+  AddNumber(command, "--max-tokens", max_tokens, "Generate at most N tokens (default: what the context has left)");
+  AddNumber(command, "--min-tokens", min_tokens, "Generate at least N tokens");
+  AddNumber(command, "--temperature", temperature,
+            "How random the choice of tokens is: 0 takes the most likely one, up to 2");
+  AddNumber(command, "--top-p", top_p, "Sample from the most likely tokens whose probabilities add up to N");
+  AddNumber(command, "--top-k", top_k, "Sample from the N most likely tokens (0: from all)");
+  AddNumber(command, "--min-p", min_p, "Drop tokens less likely than N times the most likely one");
+  AddNumber(command, "--repetition-penalty", repetition_penalty,
+            "Above 1: make tokens of the prompt and the output less likely");
+  AddNumber(command, "--presence-penalty", presence_penalty, "Subtract N from the logits of tokens in the output");
+  AddNumber(command, "--frequency-penalty", frequency_penalty,
+            "Subtract N from a token's logit for each time it is in the output");
+  AddNumber(command, "--seed", seed, "Make the output repeatable: the same seed gives the same text");
+  AddNumber(command, "-n,--n", n, "Number of answers to generate, 1 to 16");
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_type_name() == "N") option->group(sampling);
+  }
   command
-      .add_option("--stop", stop, "Text that ends the answer; \\n, \\t, \\r and \\\\ are understood (may be repeated)")
+      .add_option("--stop", stop,
+                  "Stop before this text; \\n, \\t, \\r and \\\\ are understood. Repeat the flag for more texts")
+      ->type_name("TEXT")
       ->allow_extra_args(false)
       ->check(CheckUtf8)
-      ->transform(Unescape);
-  command.add_option("--stop-token-ids", stop_token_ids, "Tokens that end the answer, separated by commas")
-      ->delimiter(',');
-  command.add_flag("--include-stop-text", include_stop_text, "Keep the stop text");
-  command.add_flag("--ignore-eos", ignore_eos, "The model's end tokens do not end the answer");
-  command.add_option("--logprobs", logprobs, "Report so many log-probabilities per token (with --json)");
-  command.add_option("--prompt-logprobs", prompt_logprobs, "The same for the prompt (with --json)");
-  command.add_option("--request-id", request_id, "An id that `sluice cancel` takes")->check(CheckUtf8);
-  CLI::Option* one_object = command.add_flag("--json", json, "Print one JSON object at the end");
-  command.add_flag("--jsonl", jsonl, "Print each event of the stream as JSON, one per line")->excludes(one_object);
-  command.add_flag("--stats,--verbose", stats, "Print tokens and times on stderr at the end");
-  command.add_flag("--no-stream", no_stream, "Print the text when it is complete");
+      ->transform(Unescape)
+      ->group(sampling);
+  command.add_option("--stop-token-ids", stop_token_ids, "Stop at these token ids, separated by commas")
+      ->type_name("IDS")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(token_id)
+      ->transform(Decimal)
+      ->group(sampling);
+  command.add_flag("--include-stop-text", include_stop_text, "Keep the stop text in the output")->group(sampling);
+  command.add_flag("--ignore-eos", ignore_eos, "Go on after the model's end-of-sequence tokens")->group(sampling);
+
+  const char* output = "Output";
+  command.add_option("--logprobs", logprobs, "Number of most likely tokens to report at each position, with --json")
+      ->type_name("N")
+      ->check(NumberChecks().at("logprobs"))
+      ->transform(Decimal)
+      ->group(output);
+  command.add_option("--prompt-logprobs", prompt_logprobs, "The same for the tokens of the prompt, with --json")
+      ->type_name("N")
+      ->check(NumberChecks().at("prompt_logprobs"))
+      ->transform(Decimal)
+      ->group(output);
+  CLI::Option* one_object = command.add_flag("--json", json, "Print one JSON object at the end")->group(output);
+  command.add_flag("--jsonl", jsonl, "Print each event of the stream as a line of JSON")
+      ->excludes(one_object)
+      ->group(output);
+  command.add_flag("--no-stream", no_stream, "Print the text when it is complete")->group(output);
+  command.add_flag("--stats,--verbose", stats, "Print token counts and times on stderr at the end")->group(output);
+  command.add_option("--request-id", request_id, "Name the request, for sluice cancel")
+      ->type_name("ID")
+      ->check(CheckUtf8)
+      ->group(output);
 }
 
 void GenerateFlags::Fill(v1::GenerateOptions* options) const {

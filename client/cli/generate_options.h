@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "client/cli/flag_checks.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace CLI {
@@ -26,11 +28,15 @@ struct GenerateFlags {
   bool ignore_eos = false, include_stop_text = false;
   std::string request_id;
   bool json = false, jsonl = false, stats = false, no_stream = false;
+  bool wrap_words = false;  // where the text goes to a terminal; not a flag
 
   // Whether the text is printed while it comes.
   bool live() const { return !json && !jsonl && !no_stream && n.value_or(1) == 1; }
   void AddTo(CLI::App& command);
   void Fill(v1::GenerateOptions* options) const;
 };
+
+// What each number may be (sluice/v1/generation.proto), by the flag's name with underscores: "top_p".
+const std::map<std::string, FlagCheck>& NumberChecks();
 
 }  // namespace sluice::cli

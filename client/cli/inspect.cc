@@ -13,8 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/terminal.h"
 #include "engine/io/model_folder.h"
+#include "engine/io/model_path.h"
 #include "engine/model/config_json.h"
 #include "engine/model/model_config.h"
 #include "engine/model/model_loader.h"
@@ -94,6 +96,7 @@ std::string ToJson(const Inspected& inspected, int32_t bytes_per_value, int64_t 
 }
 
 int Run(const Flags& flags) {
+  if (absl::Status status = CheckModelPath(flags.path); !status.ok()) return Report(status);
   const absl::StatusOr<Inspected> inspected = Inspect(flags.path);
   if (!inspected.ok()) return Report(inspected.status());
   for (const std::string& warning : inspected->warnings) std::cerr << "warning: " << warning << "\n";
@@ -111,12 +114,17 @@ int Run(const Flags& flags) {
 Command AddInspect(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Parameters, features and KV bytes of a GGUF file or a config.json");
-  command->add_option("model", flags->path, "A .gguf file, a config.json or a folder with one")->required();
-  command->add_option("--context", flags->context, "Tokens (default: what the model was trained for)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      app.add_subcommand("inspect", "Show parameters and KV memory of a model file");
+  command->add_option("model", flags->path, "A GGUF file, a Hugging Face folder or a config.json")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("--context", flags->context, "KV memory for N tokens (default: what the model was trained for)")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1 << 30))  // the server's limit; and the bytes stay below 2^53, which JSON can carry
+      ->transform(Decimal);
   command->add_option("--kv-dtype", flags->kv_dtype, "How keys and values are stored")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8_e4m3"}))
+      ->type_name("TYPE")
+      ->check(OneOf({"f32", "f16", "bf16", "fp8_e4m3"}))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON object");
   return [flags] { return Run(*flags); };

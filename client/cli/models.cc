@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
+#include "client/cli/model_state.h"
 #include "client/cli/terminal.h"
 #include "client/cpp/client.h"
 
@@ -28,8 +29,11 @@ int Run(bool json, const Globals& globals) {
     return kExitOk;
   }
   for (const v1::Model& model : response->models()) {
-    std::cout << model.id() << "\n"
-              << absl::StrFormat("  %s, %.1f M parameters in %s, %s activations, %s KV\n", model.architecture(),
+    std::cout << model.id() << "\n";
+    const std::string state = StateSentence(model.state());
+    if (!state.empty()) std::cout << "  " << state << "\n";
+    if (model.max_model_len() == 0) continue;  // nothing more is known before the model is there
+    std::cout << absl::StrFormat("  %s, %.1f M parameters in %s, %s activations, %s KV\n", model.architecture(),
                                  double(model.num_parameters()) / 1e6, model.weight_type(), model.activations(),
                                  model.kv_type())
               << absl::StrFormat("  context %d (trained %d), vocabulary %d, end tokens %s\n", model.max_model_len(),
@@ -44,8 +48,8 @@ int Run(bool json, const Globals& globals) {
 
 Command AddModels(CLI::App& app, const Globals& globals) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("models", "List the served models");
-  command->add_flag("--json", *json, "Print JSON");
+  CLI::App* command = app.add_subcommand("models", "List the models that the server serves");
+  command->add_flag("--json", *json, "Print one JSON object");
   return [json, &globals] { return Run(*json, globals); };
 }
 

@@ -1,5 +1,9 @@
 #include "client/cli/repl.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -13,8 +17,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/line_editor.h"
+#include "client/cli/model_state.h"
+#include "client/cli/quiet_keys.h"
 #include "client/cli/terminal.h"
+#include "engine/base/nearest_name.h"
+#include "engine/base/wrap_text.h"
 
 namespace sluice::cli {
 namespace {
@@ -25,55 +34,74 @@ constexpr char kHelp[] =
     "/show             the settings and the conversation\n"
     "/clear            forget the conversation\n"
     "/save FILE        keep the conversation; /load FILE brings it back\n"
-    "/bye              leave (as Ctrl-D)\n"
+    "/exit             leave, as do /quit, /bye and Ctrl-D\n"
     "\"\"\"               begins and ends a message of several lines; Ctrl-C stops an answer\n";
 
+const std::vector<std::string>& Commands() {
+  static const auto& commands = *new std::vector<std::string>{"/set",  "/show", "/clear", "/save", "/load",
+                                                              "/exit", "/quit", "/bye",   "/help", "/?"};
+  return commands;
+}
+
+std::string Unknown(const std::string& what, const std::string& found, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(found, known);
+  return absl::StrCat("there is no ", what, " ", found, "; ",
+                      nearest.empty() ? "/help lists them" : absl::StrCat("did you mean ", nearest, "?"), "\n");
+}
+
+// Sets *value if the text is a number as NumberChecks wants it for `name`; returns what is wrong otherwise.
 template <class T>
-bool Parse(const std::string& text, std::optional<T>* value) {
+std::string SetNumber(const std::string& name, const std::string& text, std::optional<T>* value) {
   if (text == "default") {
     value->reset();
-    return true;
+    return "";
   }
+  if (const std::string wrong = NumberChecks().at(name)(text); !wrong.empty()) return wrong;
   T parsed{};
-  bool ok;
   if constexpr (std::is_floating_point_v<T>) {
-    ok = absl::SimpleAtof(text, &parsed);
+    (void)absl::SimpleAtof(text, &parsed);  // the check has parsed it
   } else {
-    ok = absl::SimpleAtoi(text, &parsed);
+    (void)absl::SimpleAtoi(text, &parsed);
   }
-  if (ok) *value = parsed;
-  return ok;
+  *value = parsed;
+  return "";
 }
 
 std::string Set(ChatSession& session, const std::string& name, const std::string& value) {
   GenerateFlags& flags = session.flags();
-  const std::map<std::string, std::function<bool()>> setters = {
-      {"max_tokens", [&] { return Parse(value, &flags.max_tokens); }},
-      {"temperature", [&] { return Parse(value, &flags.temperature); }},
-      {"top_p", [&] { return Parse(value, &flags.top_p); }},
-      {"top_k", [&] { return Parse(value, &flags.top_k); }},
-      {"min_p", [&] { return Parse(value, &flags.min_p); }},
-      {"seed", [&] { return Parse(value, &flags.seed); }},
+  // Each returns what is wrong with the value.
+  const std::map<std::string, std::function<std::string()>> setters = {
+      {"max_tokens", [&] { return SetNumber(name, value, &flags.max_tokens); }},
+      {"temperature", [&] { return SetNumber(name, value, &flags.temperature); }},
+      {"top_p", [&] { return SetNumber(name, value, &flags.top_p); }},
+      {"top_k", [&] { return SetNumber(name, value, &flags.top_k); }},
+      {"min_p", [&] { return SetNumber(name, value, &flags.min_p); }},
+      {"seed", [&] { return SetNumber(name, value, &flags.seed); }},
       {"stop",
        [&] {
          flags.stop = value == "default" ? std::vector<std::string>() : std::vector<std::string>{Unescape(value)};
-         return true;
+         return std::string();
        }},
       {"system",
        [&] {
          session.SetSystem(value == "default" ? "" : value);
-         return true;
+         return std::string();
        }},
       {"stats",
        [&] {
-         flags.stats = value == "on";
-         return value == "on" || value == "off" || value == "default";
+         const std::string wrong = OneOf({"on", "off", "default"})(value);
+         if (wrong.empty()) flags.stats = value == "on";
+         return wrong;
        }},
   };
   const auto setter = setters.find(name);
-  if (setter == setters.end()) return absl::StrCat("there is no setting '", name, "'; /help lists them\n");
-  if (!setter->second()) return absl::StrCat("'", value, "' is no value for ", name, "\n");
-  return "";
+  if (setter == setters.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, set] : setters) names.push_back(known);
+    return Unknown("setting", name, names);
+  }
+  const std::string wrong = setter->second();
+  return wrong.empty() ? "" : absl::StrCat(name, ": ", wrong, "\n");
 }
 
 std::string Show(ChatSession& session) {
@@ -119,6 +147,53 @@ LineEditor::Result ReadMessage(LineEditor& editor, std::string* message, bool* q
   return result;
 }
 
+// What a person can do now about an answer that is not whole; empty for one that is.
+std::string Advice(const StreamResult& result, const GenerateFlags& flags) {
+  const std::string reason = client::GetErrorDetails(result.status).reason;
+  if (reason == "CONTEXT_LENGTH_EXCEEDED" || reason == "KV_CAPACITY_EXCEEDED") {
+    return "the conversation has become too long for the model: /clear begins a new one";
+  }
+  const auto& choices = result.generation.choices;
+  const bool cut = std::any_of(choices.begin(), choices.end(), [](const v1::Choice& choice) {
+    return choice.finish_reason() == v1::FINISH_REASON_LENGTH;
+  });
+  if (!cut) return "";
+  const uint32_t n = result.generation.usage.completion_tokens() / uint32_t(choices.size());
+  if (flags.max_tokens && n >= *flags.max_tokens) {
+    return absl::StrCat("cut off at max_tokens (", n, "); /set max_tokens N changes it");
+  }
+  return "cut off: the context is full; /clear begins a new conversation";
+}
+
+// One answer, without the keys that are typed meanwhile among its text: they are there at the next prompt.
+void Answer(ChatSession& session, const std::string& message) {
+  StreamResult result;
+  {
+    const QuietKeys quiet;
+    result = session.Ask(message);
+  }
+  const std::string advice = Advice(result, session.flags());
+  if (!advice.empty()) std::cerr << Dim(WrapText(advice, size_t(TerminalWidth(STDERR_FILENO)))) << std::endl;
+}
+
+// Tells who answers. An error if nobody can.
+absl::Status Greet(const ChatSession& session, const std::string& server) {
+  constexpr std::chrono::seconds kPatience{5};
+  const absl::StatusOr<v1::Model> model = session.FindModel(kPatience);
+  if (!model.ok()) return model.status();
+  std::string line = absl::StrCat(model->id(), " at ", server);
+  const std::string state = StateSentence(model->state());
+  if (!state.empty()) absl::StrAppend(&line, ": ", state);
+  if (model->state() == v1::MODEL_STATE_FAILED) return absl::UnavailableError(line);
+  if (model->state() != v1::MODEL_STATE_LOADING && !model->has_chat_template()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(line, " has no chat template; sluice complete continues a text with it"));
+  }
+  std::cerr << Dim(StderrIsTerminal() ? Printable(line) : line) << "\n"
+            << Dim("/help for commands, Ctrl-D to leave") << std::endl;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string RunReplCommand(ChatSession& session, const std::string& line, bool* leave) {
@@ -126,7 +201,7 @@ std::string RunReplCommand(ChatSession& session, const std::string& line, bool* 
   const std::string& command = words[0];
   const auto argument = [&](size_t i) { return words.size() > i ? words[i] : std::string(); };
   const auto file = [&] { return ExpandHome(std::string(absl::StripAsciiWhitespace(line.substr(command.size())))); };
-  if (command == "/bye") {
+  if (command == "/exit" || command == "/quit" || command == "/bye") {
     *leave = true;
     return "";
   }
@@ -144,11 +219,11 @@ std::string RunReplCommand(ChatSession& session, const std::string& line, bool* 
     const absl::Status status = command == "/save" ? session.Save(file()) : session.Load(file());
     return status.ok() ? "" : absl::StrCat(status.message(), "\n");
   }
-  return absl::StrCat("there is no command ", command, "; /help lists them\n");
+  return Unknown("command", command, Commands());
 }
 
-void RunRepl(ChatSession& session) {
-  std::cerr << Dim("/help for commands, Ctrl-D to leave") << std::endl;
+int RunRepl(ChatSession& session, const std::string& server) {
+  if (absl::Status status = Greet(session, server); !status.ok()) return Report(status);
   LineEditor editor(StderrIsTerminal() ? stderr : stdout, StateFile("history"));
   InterruptScope interrupts;  // a Ctrl-C that comes just after an answer does nothing
   bool leave = false;
@@ -158,7 +233,7 @@ void RunRepl(ChatSession& session) {
     const LineEditor::Result result = ReadMessage(editor, &message, &quoted);
     if (result == LineEditor::Result::kEnd) {
       std::cerr << std::endl;
-      return;
+      break;
     }
     if (result == LineEditor::Result::kInterrupted || absl::StripAsciiWhitespace(message).empty()) continue;
     if (message.front() == '/' && !quoted) {
@@ -166,9 +241,10 @@ void RunRepl(ChatSession& session) {
     } else if (!IsValidUtf8(message)) {
       std::cerr << "that was not valid UTF-8\n";
     } else {
-      session.Ask(message);
+      Answer(session, message);
     }
   }
+  return kExitOk;
 }
 
 }  // namespace sluice::cli

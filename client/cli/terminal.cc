@@ -1,6 +1,8 @@
 #include "client/cli/terminal.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +17,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/cpp/client.h"
 
 namespace sluice::cli {
@@ -31,8 +32,8 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// A terminal that understands escape sequences.
-bool FancyStderr() { return StderrIsTerminal() && Environment("TERM") != "dumb"; }
+bool UnderstandsEscapes() { return Environment("TERM") != "dumb"; }
+bool FancyStderr() { return StderrIsTerminal() && UnderstandsEscapes(); }
 
 }  // namespace
 
@@ -48,6 +49,12 @@ int Report(const absl::Status& status) {
     if (absl::StrContains(status.message(), violation.description)) continue;  // said already
     absl::StrAppend(&line, "  ", violation.field, ": ", violation.description, "\n");
   }
+  const bool wrong_address = details.reason.empty() && (absl::IsUnavailable(status) || absl::IsUnimplemented(status));
+  if (wrong_address) {
+    absl::StrAppend(&line,
+                    "  check that the server runs, and the address: --server is its gRPC port (50051 by default), ",
+                    "--admin its admin port (8002)\n");
+  }
   if (details.retry_after) absl::StrAppend(&line, "  try again in ", details.retry_after->count(), " ms\n");
   std::cerr << (StderrIsTerminal() ? Printable(line) : line) << std::flush;
   return ExitCode(status);
@@ -61,6 +68,13 @@ int UsageError(const std::string& message) {
 bool StdinIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+int TerminalWidth(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+bool StdoutMovesCursor() { return StdoutIsTerminal() && UnderstandsEscapes(); }
 
 bool UseColour() { return FancyStderr() && Environment("NO_COLOR").empty(); }
 
@@ -87,10 +101,15 @@ bool IsValidUtf8(const std::string& text) {
   return true;
 }
 
-std::string CheckUtf8(const std::string& text) { return IsValidUtf8(text) ? "" : "is not valid UTF-8"; }
-
-std::string CheckNotNegative(const std::string& text) {
-  return absl::StartsWith(text, "-") ? absl::StrCat(text, " is negative") : "";
+bool StdinHasText() {
+  struct stat file{};
+  if (fstat(STDIN_FILENO, &file) != 0) return false;
+  if (S_ISREG(file.st_mode)) return lseek(STDIN_FILENO, 0, SEEK_CUR) < file.st_size;
+  if (!S_ISFIFO(file.st_mode)) return false;
+  constexpr int kPatienceMs = 100;
+  pollfd stdin_ready = {STDIN_FILENO, POLLIN, 0};
+  int bytes = 0;  // none at the end of a pipe, which is ready, too
+  return poll(&stdin_ready, 1, kPatienceMs) > 0 && ioctl(STDIN_FILENO, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 bool ReadStdin(std::string* text) {
@@ -166,25 +185,30 @@ Progress::Progress(std::string label, int64_t total) : label_(std::move(label)),
 
 Progress::~Progress() { Hide(); }
 
+std::string ProgressText(const std::string& label, int64_t done, int64_t total, int width) {
+  constexpr int kLongestBar = 30, kShortestBar = 5;
+  const std::string counts = absl::StrCat(done, "/", total);
+  const int bar =
+      std::min(kLongestBar, width - 1 - int(label.size() + counts.size()) - int(std::string(" [] ").size()));
+  if (bar < kShortestBar) return absl::StrCat(label, " ", counts);
+  const int64_t filled = bar * std::min(done, total) / total;
+  return absl::StrCat(label, " [", std::string(size_t(filled), '#'), std::string(size_t(bar - filled), '.'), "] ",
+                      counts);
+}
+
 void Progress::Update(int64_t done) {
   const int64_t now = NowNs();
   if (!FancyStderr() || now - start_ns_ < 1'000'000'000 || now - last_ns_ < 100'000'000) return;
   last_ns_ = now;
   shown_ = true;
-  std::string line = absl::StrFormat("\r\033[K%s ", label_);
-  if (total_ > 0) {
-    constexpr int64_t kWidth = 30;
-    const int64_t filled = kWidth * std::min(done, total_) / total_;
-    absl::StrAppendFormat(&line, "[%s%s] %d/%d", std::string(size_t(filled), '#'),
-                          std::string(size_t(kWidth - filled), '.'), done, total_);
-  } else {
-    absl::StrAppendFormat(&line, "%d s", (now - start_ns_) / 1'000'000'000);
-  }
-  std::cerr << line << std::flush;
+  const int width = TerminalWidth(STDERR_FILENO);
+  const std::string text = total_ > 0 ? ProgressText(label_, done, total_, width)
+                                      : absl::StrCat(label_, " ", (now - start_ns_) / 1'000'000'000, " s");
+  std::cerr << line_.Draw(text, width) << std::flush;
 }
 
 void Progress::Hide() {
-  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  if (shown_) std::cerr << line_.Clear(TerminalWidth(STDERR_FILENO)) << std::flush;
   shown_ = false;
 }
 

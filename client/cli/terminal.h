@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/cli/live_line.h"
 
 namespace sluice::cli {
 
@@ -23,13 +24,17 @@ int ExitCode(const absl::Status& status);
 // "sluice: INVALID_ARGUMENT (CONTEXT_LENGTH_EXCEEDED): message" and the field violations on stderr; returns ExitCode.
 int Report(const absl::Status& status);
 
-// A usage error that CLI11 cannot see; returns kExitUsage.
+// "sluice: message" on stderr; returns kExitUsage.
 int UsageError(const std::string& message);
 
 bool StdinIsTerminal();
 bool StdoutIsTerminal();
 bool StderrIsTerminal();
-// A terminal on stderr that can more than print, and no NO_COLOR in the environment.
+// Columns of the terminal on `fd` now; 80 if it does not say.
+int TerminalWidth(int fd);
+// A terminal on stdout that understands escape sequences.
+bool StdoutMovesCursor();
+// A terminal on stderr that understands escape sequences, and no NO_COLOR in the environment.
 bool UseColour();
 // `text` in grey if UseColour(), else as it is.
 std::string Dim(const std::string& text);
@@ -38,9 +43,8 @@ std::string Dim(const std::string& text);
 // be).
 bool ReadStdin(std::string* text);
 bool IsValidUtf8(const std::string& text);
-// CLI11 checks: what is wrong with the text, empty for nothing. CLI11 itself takes -1 for the largest 64-bit number.
-std::string CheckUtf8(const std::string& text);
-std::string CheckNotNegative(const std::string& text);
+// Whether somebody gave us text on stdin: a pipe or a file with something in it. Waits up to 0.1 s for a pipe's writer.
+bool StdinHasText();
 
 // Writes all of it at once. False if that cannot be done (errno says why) or if SIGINT came while it waited.
 bool WriteStdout(const std::string& text);
@@ -54,7 +58,7 @@ std::string Unescape(const std::string& text);
 std::filesystem::path StateFile(const std::string& name);
 
 // On a terminal's stderr from the first second on, nothing elsewhere: a bar, or the seconds that have passed if the
-// total is not known (0). Not thread-safe.
+// total is not known (0). Never longer than a line. Not thread-safe.
 class Progress {
  public:
   Progress(std::string label, int64_t total);
@@ -67,8 +71,12 @@ class Progress {
   const int64_t total_;
   const int64_t start_ns_;
   int64_t last_ns_ = 0;
+  LiveLine line_;
   bool shown_ = false;
 };
+
+// The text of a bar: "requests [####....] 4/8", with a shorter bar or none where `width` columns have no room for it.
+std::string ProgressText(const std::string& label, int64_t done, int64_t total, int width);
 
 int64_t NowNs();  // steady
 

@@ -1,11 +1,15 @@
 // sluice tokenize: text to token ids and back.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/cli/commands.h"
+#include "client/cli/flag_checks.h"
 #include "client/cli/terminal.h"
+#include "client/cli/text_source.h"
 #include "client/cpp/client.h"
 
 namespace sluice::cli {
@@ -17,7 +21,7 @@ struct Flags {
   bool no_special = false, json = false;
 };
 
-int Run(const Flags& flags, bool has_text, const Globals& globals) {
+int Run(const Flags& flags, const TextOptions& text_options, const Globals& globals) {
   const auto client = client::Client::Create(globals.server);
   if (!flags.ids.empty()) {
     v1::DetokenizeRequest request;
@@ -34,10 +38,9 @@ int Run(const Flags& flags, bool has_text, const Globals& globals) {
   }
   v1::TokenizeRequest request;
   request.set_model(flags.model);
-  std::string text = flags.text;
-  if (!has_text && StdinIsTerminal()) return UsageError("no text: give --text, --detokenize IDS or text on stdin");
-  if (!has_text && !ReadStdin(&text)) return UsageError("the text on stdin is not valid UTF-8");
-  request.set_text(text);
+  const std::optional<std::string> text = ReadText(text_options, flags.text, "text", true);
+  if (!text) return kExitUsage;
+  request.set_text(*text);
   if (flags.no_special) request.set_parse_special(false);
   auto response = client->Tokenize(request, globals.Deadline());
   if (!response.ok()) return Report(response.status());
@@ -61,17 +64,23 @@ int Run(const Flags& flags, bool has_text, const Globals& globals) {
 
 Command AddTokenize(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("tokenize", "Split a text into tokens, or join tokens with --detokenize");
-  CLI::Option* text = command->add_option("--text", flags->text, "The text (default: stdin)")->check(CheckUtf8);
-  command->add_option("--detokenize", flags->ids, "Token ids to join, separated by commas")
+  CLI::App* command = app.add_subcommand("tokenize", "Split a text into tokens, or join token ids");
+  const TextOptions text = AddText(*command, "text", flags->text, "The text to split (default: all of stdin)");
+  command->add_option("--detokenize", flags->ids, "Token ids to turn back into text, separated by commas")
+      ->type_name("IDS")
       ->delimiter(',')
-      ->excludes(text);
+      ->allow_extra_args(false)
+      ->check(WholeNumber(0, std::numeric_limits<uint32_t>::max()))
+      ->transform(Decimal)
+      ->excludes(text.word)
+      ->excludes(text.flag);
   command->add_option("--model", flags->model, "Name of the served model (default: the only one)")
       ->envname("SLUICE_MODEL")
+      ->type_name("NAME")
       ->check(CheckUtf8);
-  command->add_flag("--no-special", flags->no_special, "Special tokens spelled out in the text are ordinary text");
+  command->add_flag("--no-special", flags->no_special, "Treat special tokens spelled out in the text as ordinary text");
   command->add_flag("--json", flags->json, "Print one JSON object");
-  return [flags, text, &globals] { return Run(*flags, text->count() > 0, globals); };
+  return [flags, text, &globals] { return Run(*flags, text, globals); };
 }
 
 }  // namespace sluice::cli

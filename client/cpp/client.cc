@@ -42,12 +42,28 @@ bool IsLoopback(const std::string& target) {
   return false;
 }
 
+// Why a connection failed: what gRPC says in the words of its inside, where its meaning is known, plainly.
+std::string ConnectionProblem(const std::string& message) {
+  const auto says = [&](absl::string_view words) { return absl::StrContains(message, words); };
+  if (says("Connection refused")) return "connection refused: no server listens there";
+  if (says("Domain name not found") || says("DNS resolution failed")) return "no host of that name is known";
+  if (says("http1.x") || says("parsing HTTP/2")) return "what listens there does not speak gRPC";
+  if (says("all backends failing") && (says("Socket closed") || says("Connection reset"))) {
+    return "the connection was closed at once: what listens there may not speak gRPC";
+  }
+  return message;
+}
+
 absl::Status ToAbsl(const grpc::Status& status, const std::string& target) {
   if (status.ok()) return absl::OkStatus();
-  // What a server says about itself carries details; without them it is the library that could not reach the server.
-  const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty();
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat(unreachable ? target + ": " : "", status.error_message()));
+  // What a server says about itself carries details; without them it is the library that speaks.
+  std::string message = status.error_message();
+  if (status.error_details().empty() && status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    message = absl::StrCat(target, ": ", ConnectionProblem(message));
+  } else if (status.error_details().empty() && status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    message = absl::StrCat(target, ": this port does not offer the service", message.empty() ? "" : ": ", message);
+  }
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), message);
   if (!status.error_details().empty()) result.SetPayload(kStatusPayload, absl::Cord(status.error_details()));
   return result;
 }

@@ -64,13 +64,30 @@ TEST(ReplCommand, DefaultUnsets) {
 TEST(ReplCommand, RefusesWhatIsNoValueAndKeepsTheOldOne) {
   ChatSession session = NewSession();
   Command(session, "/set max_tokens 12");
-  EXPECT_EQ(Command(session, "/set max_tokens -3"), "'-3' is no value for max_tokens\n");
-  EXPECT_EQ(Command(session, "/set max_tokens many"), "'many' is no value for max_tokens\n");
-  EXPECT_EQ(Command(session, "/set stats maybe"), "'maybe' is no value for stats\n");
-  EXPECT_NE(Command(session, "/set speed 9").find("no setting 'speed'"), std::string::npos);
+  EXPECT_EQ(Command(session, "/set max_tokens -3"),
+            "max_tokens: found '-3', expected a whole number from 1 to 4294967295\n");
+  EXPECT_EQ(Command(session, "/set max_tokens many"),
+            "max_tokens: found 'many', expected a whole number from 1 to 4294967295\n");
+  EXPECT_EQ(Command(session, "/set stats maybe"), "stats: found 'maybe', expected one of on, off, default\n");
+  EXPECT_NE(Command(session, "/set speed 9").find("no setting speed"), std::string::npos);
+  EXPECT_EQ(Command(session, "/set temprature 1"), "there is no setting temprature; did you mean temperature?\n");
   EXPECT_NE(Command(session, "/set").find("usage"), std::string::npos);
   EXPECT_NE(Command(session, "/set seed").find("usage"), std::string::npos);
   EXPECT_EQ(session.flags().max_tokens, 12u);
+}
+
+TEST(ReplCommand, SetRefusesWhatTheServerWouldRefuse) {
+  ChatSession session = NewSession();
+  EXPECT_EQ(Command(session, "/set temperature 5"), "temperature: found '5', expected a number from 0 to 2\n");
+  EXPECT_EQ(Command(session, "/set top_p 0"), "top_p: found '0', expected a number above 0 and up to 1\n");
+  EXPECT_EQ(Command(session, "/set min_p 2"), "min_p: found '2', expected a number from 0 to 1\n");
+  EXPECT_EQ(Command(session, "/set top_k -2"), "top_k: found '-2', expected a whole number from -1 to 2147483647\n");
+  EXPECT_EQ(Command(session, "/set max_tokens 0"),
+            "max_tokens: found '0', expected a whole number from 1 to 4294967295\n");
+  EXPECT_EQ(Command(session, "/set temperature nan"), "temperature: found 'nan', expected a number from 0 to 2\n");
+  v1::GenerateOptions options;
+  session.flags().Fill(&options);
+  EXPECT_EQ(options.ByteSizeLong(), 0u);
 }
 
 TEST(ReplCommand, SystemIsTheFirstMessage) {
@@ -98,19 +115,22 @@ TEST(ReplCommand, ShowTellsSettingsAndConversation) {
   }
 }
 
-TEST(ReplCommand, ByeLeaves) {
-  ChatSession session = NewSession();
-  bool leave = false;
-  RunReplCommand(session, "/bye", &leave);
-  EXPECT_TRUE(leave);
+TEST(ReplCommand, ExitQuitAndByeLeave) {
+  for (const char* command : {"/exit", "/quit", "/bye"}) {
+    ChatSession session = NewSession();
+    bool leave = false;
+    EXPECT_EQ(RunReplCommand(session, command, &leave), "");
+    EXPECT_TRUE(leave) << command;
+  }
 }
 
 TEST(ReplCommand, UnknownOnesAreNamed) {
   ChatSession session = NewSession();
   EXPECT_NE(Command(session, "/dance").find("/dance"), std::string::npos);
   EXPECT_NE(Command(session, "/").find("no command"), std::string::npos);
+  EXPECT_EQ(Command(session, "/claer"), "there is no command /claer; did you mean /clear?\n");
   const std::string help = Command(session, "/help");
-  for (const char* command : {"/set", "/show", "/clear", "/save", "/load", "/bye"}) {
+  for (const char* command : {"/set", "/show", "/clear", "/save", "/load", "/exit"}) {
     EXPECT_NE(help.find(command), std::string::npos) << command;
   }
 }
@@ -162,6 +182,10 @@ TEST_F(Files, WhatCannotBeLoadedIsNamedAndChangesNothing) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_NE(status.message().find(path), std::string::npos) << status;
   }
+  EXPECT_NE(
+      session.Load(Write("broken", "{\n  \"messages\": [}\n")).message().find("not valid JSON at line 2, column 16"),
+      std::string::npos)
+      << session.Load(Path("broken"));
   EXPECT_TRUE(absl::IsNotFound(session.Load("/nonexistent/file")));
   EXPECT_NE(Command(session, "/load /nonexistent/file").find("/nonexistent/file"), std::string::npos);
   EXPECT_NE(Command(session, "/save /nonexistent/file").find("/nonexistent/file"), std::string::npos);

@@ -122,7 +122,35 @@ TEST_F(BenchTest, AFailedWarmUpIsToldOnStderr) {
   server_->Script({Fail({8, "full", "QUEUE_FULL"}), Say({"a"})});
   const Output output = Run({"--requests", "1", "--warmup", "1"});
   EXPECT_EQ(output.code, 0);
-  EXPECT_EQ(output.err, "sluice: a warm-up request failed: RESOURCE_EXHAUSTED QUEUE_FULL\n");
+  EXPECT_EQ(output.err, "sluice: warm-up requests failed:\n  1 x RESOURCE_EXHAUSTED QUEUE_FULL: full\n");
+}
+
+TEST_F(BenchTest, ErrorsAloneAreToldWithoutATableOfZeros) {
+  server_->Script({Fail({8, "64 requests wait already", "QUEUE_FULL"}), Fail({13, "broken\033[2J"})});
+  Output output = Run({"--requests", "3", "--warmup", "0", "--concurrency", "1"});
+  EXPECT_EQ(output.code, 1);
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(
+      output.err,
+      "sluice: all requests failed:\n  2 x INTERNAL: broken^[[2J\n  1 x RESOURCE_EXHAUSTED QUEUE_FULL: 64 requests "
+      "wait already\n");
+  output = Run({"--requests", "3", "--warmup", "0", "--json"});
+  EXPECT_EQ(output.code, 1);
+  const Json json = Json::parse(output.out);
+  EXPECT_EQ(json["errors"], Json::parse(R"({"INTERNAL": 3})"));
+  EXPECT_EQ(json["ttft_ms"], nullptr) << "not measured, which is not 0";
+}
+
+TEST_F(BenchTest, WhatWasNotMeasuredIsNoZero) {
+  server_->Script({Say({"a"})});  // one token: no gap between two
+  const Output output = Run({"--requests", "2", "--warmup", "0"});
+  EXPECT_EQ(output.code, 0);
+  EXPECT_NE(output.out.find("ITL               -         -         -         -         -\n"), std::string::npos)
+      << output.out;
+  const Json json = RunJson({"--requests", "2", "--warmup", "0"});
+  EXPECT_EQ(json["itl_ms"], nullptr);
+  EXPECT_EQ(json["tpot_ms"], nullptr);
+  EXPECT_GT(json["ttft_ms"]["max"], 0);
 }
 
 TEST_F(BenchTest, RandomPromptsRepeatWithTheSeedAndDifferPerRequest) {

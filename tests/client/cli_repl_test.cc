@@ -1,6 +1,8 @@
 // The conversation at a terminal of its own.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include "tests/client/fake_server.h"
 #include "tests/client/subprocess.h"
@@ -18,10 +20,10 @@ constexpr char kCtrlD[] = "\x04";
 
 class Repl : public testing::Test {
  protected:
-  Process Start(std::vector<std::string> flags = {}, Process::Environment environment = {}) {
+  Process Start(std::vector<std::string> flags = {}, Process::Environment environment = {}, int columns = 80) {
     flags.insert(flags.begin(), {"chat", "--server", server_->address()});
     environment.emplace("XDG_STATE_HOME", state_);
-    Process process = Process::AtTerminal(flags, environment);
+    Process process = Process::AtTerminal(flags, environment, columns);
     process.Expect("Ctrl-D to leave");
     process.Expect("> ");
     return process;
@@ -240,6 +242,137 @@ TEST_F(Repl, NoColourWithoutColour) {
   EXPECT_NE(greeting({}).find("\033[2m"), std::string::npos);
   EXPECT_EQ(greeting({{"NO_COLOR", "1"}}).find("\033[2m"), std::string::npos);
   EXPECT_EQ(greeting({{"TERM", "dumb"}}).find("\033[2m"), std::string::npos);
+}
+
+TEST_F(Repl, TheModelAndItsServerAreNamedFirst) {
+  Process process = Process::AtTerminal({"chat", "--server", server_->address()}, {{"NO_COLOR", "1"}});
+  EXPECT_EQ(process.Expect("\n"), "fake-1 at " + server_->address() + "\r\n");
+  server_->SetState(v1::MODEL_STATE_LOADING);
+  Process loading = Process::AtTerminal({"chat", "--server", server_->address()}, {{"NO_COLOR", "1"}});
+  EXPECT_EQ(loading.Expect("\n"), "fake-1 at " + server_->address() +
+                                      ": the model is still loading; requests are refused until it is ready\r\n");
+}
+
+TEST_F(Repl, WhatCannotWorkIsSaidBeforeAnythingIsTyped) {
+  const auto end = [](const std::vector<std::string>& arguments) {
+    return Process::AtTerminal(arguments, {{"NO_COLOR", "1"}}).Wait();
+  };
+  Output output = end({"chat", "--server", "127.0.0.1:1"});
+  EXPECT_EQ(output.code, 64 + 14);
+  EXPECT_EQ(output.out.rfind("sluice: UNAVAILABLE: 127.0.0.1:1: ", 0), 0u) << output.out;
+  EXPECT_EQ(output.out.find("> "), std::string::npos);
+  output = end({"chat", "--server", server_->address(), "--model", "nobody"});
+  EXPECT_EQ(output.code, 64 + 5);
+  EXPECT_NE(output.out.find("the server has no model 'nobody'"), std::string::npos) << output.out;
+  server_->SetChatTemplate(false);
+  output = end({"chat", "--server", server_->address()});
+  EXPECT_EQ(output.code, 64 + 9);
+  EXPECT_NE(output.out.find("has no chat template; sluice complete"), std::string::npos) << output.out;
+  server_->SetState(v1::MODEL_STATE_FAILED);
+  EXPECT_EQ(end({"chat", "--server", server_->address()}).code, 64 + 14);
+}
+
+TEST_F(Repl, ExitLeaves) {
+  Process process = Start();
+  process.Type("/exit\r");
+  EXPECT_EQ(process.Wait().code, 0);
+}
+
+client::Answer CutAnswer() {
+  client::Answer answer = Say({"one", " two"});
+  answer.events[3].mutable_choice_finished()->set_finish_reason(v1::FINISH_REASON_LENGTH);
+  return answer;
+}
+
+TEST_F(Repl, AnswersCutByLengthSaySo) {
+  server_->Script({CutAnswer(), CutAnswer(), Say({"whole"})});
+  Process process = Start({}, {{"NO_COLOR", "1"}});
+  process.Type("/set max_tokens 2\r");
+  process.Expect("> ");
+  process.Type("Hi\r");
+  process.Expect("one two\r\ncut off at max_tokens (2); /set max_tokens N changes it\r\n");
+  process.Expect("> ");
+  process.Type("/set max_tokens default\r");
+  process.Expect("> ");
+  process.Type("Hi\r");
+  process.Expect("one two\r\ncut off: the context is full; /clear begins a new conversation\r\n");
+  process.Expect("> ");
+  process.Type("Hi\r");
+  EXPECT_EQ(process.Expect("> ").find("cut off"), std::string::npos) << "only where it is so";
+}
+
+TEST_F(Repl, AFullContextSaysClear) {
+  server_->Script({Fail({3, "messages: found 2100 tokens, expected at most 2048", "CONTEXT_LENGTH_EXCEEDED"}),
+                   Fail({13, "broken", "DEVICE_FAULT"})});
+  Process process = Start({}, {{"NO_COLOR", "1"}});
+  process.Type("Hi\r");
+  process.Expect("CONTEXT_LENGTH_EXCEEDED");
+  process.Expect("the conversation has become too long for the model: /clear begins a new one\r\n");
+  process.Expect("> ");
+  process.Type("Hi\r");
+  process.Expect("DEVICE_FAULT");
+  EXPECT_EQ(process.Expect("> ").find("/clear"), std::string::npos);
+}
+
+TEST_F(Repl, KeysTypedDuringAnAnswerWaitUnseen) {
+  server_->Script({SayAndHang({"first "}), Say({"second"})});
+  Process process = Start();
+  EXPECT_EQ(process.TerminalModes() & ECHO, 0u) << "the editor draws the line itself";
+  process.Type("Hi\r");
+  process.Expect("first ");
+  EXPECT_EQ(process.TerminalModes() & ECHO, 0u);
+  process.Type("typed ahead");
+  process.Type(kCtrlC);
+  const std::string until_prompt = process.Expect("> ");
+  EXPECT_EQ(until_prompt.find("typed"), std::string::npos) << until_prompt;
+  process.Type(kCtrlD);
+}
+
+TEST_F(Repl, LinesTypedDuringAnAnswerAreTheNextMessages) {
+  client::Answer slow = Say({"first"});
+  slow.pause = std::chrono::milliseconds(200);
+  server_->Script({slow, Say({"second"})});
+  Process process = Start();
+  process.Type("one\r");
+  ASSERT_TRUE(server_->WaitForCalls(1));
+  process.Type("two\r");
+  process.Expect("first\r\n");
+  process.Expect("second\r\n");
+  EXPECT_EQ(Messages(1), "USER: one|ASSISTANT: first|USER: two");
+}
+
+TEST_F(Repl, TheTerminalEchoesAgainHoweverTheProgramEnds) {
+  for (int signal : {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGSEGV}) {
+    server_->Script({SayAndHang({"text"})});
+    Process process = Start();
+    process.Type("Hi\r");
+    process.Expect("text");
+    EXPECT_EQ(process.TerminalModes() & ECHO, 0u);
+    process.Signal(signal);
+    const unsigned modes = process.ModesAtEnd();
+    EXPECT_NE(modes & ECHO, 0u) << signal;
+    EXPECT_NE(modes & ICANON, 0u) << signal;
+    EXPECT_EQ(process.Wait().signal, signal);
+  }
+  Process process = Start();
+  process.Type(kCtrlD);
+  EXPECT_NE(process.ModesAtEnd() & ECHO, 0u);
+}
+
+TEST_F(Repl, WordsWrapAtTheTerminalsWidth) {
+  server_->Script({Say({"the quick brown f", "ox jumps over the l", "azy dog"})});
+  Process process = Start({}, {}, 20);
+  process.Type("Hi\r");
+  process.Expect("the quick brown f");
+  EXPECT_EQ(process.Expect("jumps over"), "ox\r\njumps over");
+  EXPECT_EQ(process.Expect("dog"), " the lazy\r\ndog");
+}
+
+TEST_F(Repl, OnlyATerminalWraps) {
+  const std::string line =
+      "the quick brown fox jumps over the lazy dog and goes on for more than one line of eighty columns";
+  server_->Script({Say({line})});
+  EXPECT_EQ(RunSluice({"chat", "Hi", "--server", server_->address()}).out, line + "\n");
 }
 
 TEST_F(Repl, ATerminalShowsThatItWaits) {

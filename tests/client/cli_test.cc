@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/client/fake_server.h"
 #include "tests/client/subprocess.h"
@@ -66,7 +67,7 @@ TEST_F(Cli, JsonIsThePinnedObject) {
     EXPECT_EQ(output.err, "");
     EXPECT_EQ(Json::parse(output.out), Json::parse(R"({
       "text": "Hello", "token_ids": [1, 2], "finish_reason": "stop",
-      "model": "fake-1", "request_id": "req-1", "seed": 42,
+      "model": "fake-1", "request_id": "req-1", "seed": "42",
       "usage": {"prompt_tokens": 5, "completion_tokens": 2, "cached_tokens": 2},
       "timings": {"queue_ms": 1.5, "prefill_ms": 2.5, "decode_ms": 100.0, "ttft_ms": 4.5}})"));
   }
@@ -88,7 +89,7 @@ TEST_F(Cli, SeveralChoicesComeAsAListOrOnePerLine) {
                                                 "stop_string": "END"})"));
   EXPECT_FALSE(json.contains("text"));
   EXPECT_EQ(LastCall().complete.options().n(), 2u);
-  EXPECT_EQ(Run({"complete", "--prompt", "p", "-n", "2"}).out, "a\nb\n");
+  EXPECT_EQ(Run({"complete", "--prompt", "p", "-n", "2"}).out, "==> 1 of 2 <==\na\n\n==> 2 of 2 <==\nb\n");
 }
 
 TEST_F(Cli, JsonlPrintsEachEvent) {
@@ -379,6 +380,21 @@ TEST_F(Cli, ModelsDescribesThem) {
   const Json json = Json::parse(Run({"models", "--json"}).out);
   EXPECT_EQ(json["models"][0]["id"], "fake-1");
   EXPECT_EQ(json["models"][0]["max_model_len"], 2048);
+  EXPECT_EQ(output.out.find("loading"), std::string::npos);
+}
+
+TEST_F(Cli, ModelsTellsStatesInWords) {
+  server_->SetState(v1::MODEL_STATE_LOADING);
+  EXPECT_EQ(Run({"models"}).out, "fake-1\n  the model is still loading; requests are refused until it is ready\n");
+  EXPECT_EQ(Json::parse(Run({"models", "--json"}).out)["models"][0]["state"], "MODEL_STATE_LOADING");
+  server_->SetState(v1::MODEL_STATE_DRAINING);
+  std::string out = Run({"models"}).out;
+  EXPECT_EQ(out.rfind("fake-1\n  the server is draining: it finishes what runs and refuses new requests\n  llama", 0),
+            0u)
+      << out;
+  server_->SetState(v1::MODEL_STATE_FAILED);
+  out = Run({"models"}).out;
+  EXPECT_EQ(out.rfind("fake-1\n  the engine has failed; the server's log says why\n", 0), 0u) << out;
 }
 
 TEST_F(Cli, HealthHasTheExitCodesOfGrpcHealthProbe) {
@@ -389,6 +405,14 @@ TEST_F(Cli, HealthHasTheExitCodesOfGrpcHealthProbe) {
   output = Run({"health", "--service", "readiness"});
   EXPECT_EQ(output.code, 4);
   EXPECT_EQ(output.out, "NOT_SERVING\n");
+  EXPECT_EQ(output.err, "sluice: the server is about to stop, or its engine makes no progress; its log says which\n");
+  server_->SetState(v1::MODEL_STATE_LOADING);
+  output = Run({"health", "--service", "readiness"});
+  EXPECT_EQ(output.code, 4);
+  EXPECT_EQ(output.out, "NOT_SERVING\n");
+  EXPECT_EQ(output.err, "sluice: the model is still loading; requests are refused until it is ready\n");
+  server_->SetState(v1::MODEL_STATE_DRAINING);
+  EXPECT_NE(Run({"health", "--service", "readiness"}).err.find("draining"), std::string::npos);
   output = Run({"health", "--service", "nobody"});
   EXPECT_EQ(output.code, 3);
   EXPECT_EQ(output.out, "");
@@ -415,6 +439,31 @@ TEST_F(Cli, LoadPrintsALineOrAnObject) {
   EXPECT_EQ(json["kv_blocks"], Json::parse(R"({"live": 50, "cached": 25, "free": 25, "total": 100})"));
   EXPECT_EQ(json["generation_tokens_per_second"], 123.5);
   EXPECT_EQ(json["draining"], false);
+  EXPECT_EQ(json["state"], "ready");
+}
+
+TEST_F(Cli, LoadTellsStatesInWords) {
+  server_->SetState(v1::MODEL_STATE_LOADING);
+  EXPECT_EQ(Run({"load", "--once"}).out, "the model is still loading; requests are refused until it is ready\n");
+  EXPECT_EQ(Json::parse(Run({"load", "--once", "--json"}).out)["state"], "loading");
+  server_->SetState(v1::MODEL_STATE_DRAINING);
+  EXPECT_NE(Run({"load", "--once"}).out.find("preempted 2  draining\n"), std::string::npos);
+}
+
+TEST_F(Cli, LoadStaysOnOneLineOfAnyTerminal) {
+  for (int columns : {40, 80, 120}) {
+    Process process = Process::AtTerminal(WithServer({"load", "--interval", "0.05"}), {}, columns);
+    for (int i = 0; i < 3; ++i) {
+      std::string line = process.Expect("\r\033[K");
+      line.resize(line.size() - 4);
+      EXPECT_LT(line.size(), size_t(columns)) << line;
+    }
+    process.Resize(30);
+    process.Expect("KV 50 %");
+    process.Expect("\r\033[K");
+    std::string line = process.Expect("\r\033[K");
+    EXPECT_LT(line.size() - 4, 30u) << line;
+  }
 }
 
 TEST_F(Cli, LoadGoesOnUntilInterrupted) {
@@ -435,7 +484,8 @@ TEST_F(Cli, CancelAndDrainAskTheServer) {
   EXPECT_EQ(output.err, "sluice: NOT_FOUND (REQUEST_NOT_FOUND): no call 'other' is in progress\n");
   output = Run({"drain"});
   EXPECT_EQ(output.code, 0);
-  EXPECT_EQ(output.out, "draining, 3 sequences still run\n");
+  EXPECT_EQ(output.out, "") << "not data";
+  EXPECT_EQ(output.err, "sluice: draining: new requests are refused; 3 sequences still run\n");
 }
 
 TEST_F(Cli, TheOtherCommandsKeepTheTimeoutToo) {
@@ -454,6 +504,8 @@ TEST_F(Cli, HelpAndVersionSucceed) {
   EXPECT_EQ(version.out.rfind("sluice ", 0), 0u);
   const Output help = Run({"--help"});
   EXPECT_EQ(help.code, 0);
+  std::istringstream all(help.out);
+  for (std::string line; std::getline(all, line);) EXPECT_LE(line.size(), 80u) << line;
   for (const char* command : {"complete", "chat", "tokenize", "models", "health", "load", "bench", "inspect", "cancel",
                               "drain", "completion"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
@@ -461,6 +513,9 @@ TEST_F(Cli, HelpAndVersionSucceed) {
     EXPECT_EQ(own.code, 0) << command;
     EXPECT_NE(own.out.find("Usage: sluice " + std::string(command)), std::string::npos) << own.out;
     EXPECT_EQ(own.err, "") << command;
+    EXPECT_EQ(own.out.find("Excludes"), std::string::npos) << own.out;
+    std::istringstream lines(own.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -124,6 +125,10 @@ class Stage {
     const std::lock_guard<std::mutex> lock(mutex_);
     health_[service] = serving;
   }
+  void SetState(v1::ModelState state) { state_ = state; }
+  v1::ModelState state() const { return state_; }
+  void SetChatTemplate(bool has_chat_template) { has_chat_template_ = has_chat_template; }
+  bool has_chat_template() const { return has_chat_template_; }
   std::optional<bool> health(const std::string& service) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = health_.find(service);
@@ -139,6 +144,8 @@ class Stage {
   std::optional<Failure> failure_;
   milliseconds delay_{0};
   std::map<std::string, bool> health_ = {{"", true}};
+  std::atomic<v1::ModelState> state_{v1::MODEL_STATE_READY};
+  std::atomic<bool> has_chat_template_{true};
 };
 
 class Generation final : public v1::GenerationService::Service {
@@ -245,6 +252,8 @@ class Models final : public v1::ModelService::Service {
     v1::Model* model = response->add_models();
     model->set_id("fake-1");
     model->add_aliases("fake");
+    model->set_state(stage_.state());
+    if (stage_.state() == v1::MODEL_STATE_LOADING) return stage_.EndOther();
     model->set_architecture("llama");
     model->set_vocab_size(1000);
     model->set_max_model_len(2048);
@@ -253,7 +262,7 @@ class Models final : public v1::ModelService::Service {
     model->set_activations("int16");
     model->set_kv_type("f16");
     model->add_eos_token_ids(2);
-    model->set_has_chat_template(true);
+    model->set_has_chat_template(stage_.has_chat_template());
     model->set_num_parameters(134'515'008);
     return stage_.EndOther();
   }
@@ -270,6 +279,9 @@ class Admin final : public v1::AdminService::Service {
     return stage_.EndOther();
   }
   Status GetLoad(ServerContext*, const v1::GetLoadRequest*, v1::GetLoadResponse* response) override {
+    response->set_state(stage_.state());
+    if (stage_.state() == v1::MODEL_STATE_LOADING) return stage_.EndOther();
+    response->set_draining(stage_.state() != v1::MODEL_STATE_READY);
     response->set_running(3);
     response->set_waiting(1);
     response->set_waiting_tokens(77);
@@ -352,6 +364,8 @@ class FakeServerImpl final : public FakeServer {
   void FailOthers(std::optional<Failure> failure) override { stage_.FailOthers(std::move(failure)); }
   void DelayOthers(milliseconds delay) override { stage_.DelayOthers(delay); }
   void SetHealth(const std::string& service, bool serving) override { stage_.SetHealth(service, serving); }
+  void SetState(v1::ModelState state) override { stage_.SetState(state); }
+  void SetChatTemplate(bool has_chat_template) override { stage_.SetChatTemplate(has_chat_template); }
 
  private:
   Stage stage_;

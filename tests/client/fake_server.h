@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/model.pb.h"
 
 namespace sluice::client {
 
@@ -67,6 +68,9 @@ class FakeServer {
   virtual void DelayOthers(std::chrono::milliseconds delay) = 0;
   // "" is SERVING at first; a service that was never set is unknown.
   virtual void SetHealth(const std::string& service, bool serving) = 0;
+  // Of the model: READY at first. A model that is LOADING says nothing else about itself, and there is no load.
+  virtual void SetState(v1::ModelState state) = 0;
+  virtual void SetChatTemplate(bool has_chat_template) = 0;  // true at first
 };
 
 }  // namespace sluice::client

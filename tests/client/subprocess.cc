@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -99,11 +100,11 @@ Process::Process(const std::vector<std::string>& arguments, const std::string& i
   }).detach();
 }
 
-Process Process::AtTerminal(const std::vector<std::string>& arguments, const Environment& environment) {
+Process Process::AtTerminal(const std::vector<std::string>& arguments, const Environment& environment, int columns) {
   Process process;
   int ours, theirs;
   char name[128];
-  const winsize size = {24, 80, 0, 0};
+  const winsize size = {24, static_cast<unsigned short>(columns), 0, 0};
   if (openpty(&ours, &theirs, name, nullptr, &size) != 0) std::abort();
   fcntl(ours, F_SETFD, FD_CLOEXEC);
   fcntl(theirs, F_SETFD, FD_CLOEXEC);
@@ -136,10 +137,21 @@ void Process::Signal(int signal) { kill(pid_, signal); }
 
 void Process::Type(const std::string& keys) { ASSERT_EQ(write(in_, keys.data(), keys.size()), ssize_t(keys.size())); }
 
+void Process::Resize(int columns) {
+  const winsize size = {24, static_cast<unsigned short>(columns), 0, 0};
+  if (ioctl(in_, TIOCSWINSZ, &size) != 0) std::abort();
+}
+
 unsigned Process::TerminalModes() const {
   termios modes{};
   if (tcgetattr(in_, &modes) != 0) std::abort();  // either end of a pseudoterminal knows
   return modes.c_lflag;
+}
+
+unsigned Process::ModesAtEnd() {
+  siginfo_t info;
+  waitid(P_PID, id_t(pid_), &info, WEXITED | WNOWAIT);
+  return TerminalModes();
 }
 
 void Process::CloseStdout() {

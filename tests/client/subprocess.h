@@ -24,17 +24,22 @@ class Process {
 
   // With pipes; stdin holds `input`.
   Process(const std::vector<std::string>& arguments, const std::string& input, const Environment& environment = {});
-  // All three at one new terminal of 80 columns.
-  static Process AtTerminal(const std::vector<std::string>& arguments, const Environment& environment = {});
+  // All three at one new terminal.
+  static Process AtTerminal(const std::vector<std::string>& arguments, const Environment& environment = {},
+                            int columns = 80);
   ~Process();  // kills it
   Process(Process&& other) noexcept;
   Process(const Process&) = delete;
 
   void Signal(int signal);
+  // Gives the terminal another width, which the program is told by SIGWINCH.
+  void Resize(int columns);
   // Types at the terminal.
   void Type(const std::string& keys);
   // The local modes (c_lflag of termios) that the program has given its terminal.
   unsigned TerminalModes() const;
+  // The same, once it has ended.
+  unsigned ModesAtEnd();
   // Until stdout, or the terminal's output since the last call, holds `text`; returns what came up to its end.
   std::string Expect(const std::string& text);
   // Reads no more and closes our end of stdout.

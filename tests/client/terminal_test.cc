@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "client/cli/flag_checks.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -22,6 +24,7 @@ TEST(IsValidUtf8, RefusesWhatTheStandardRefuses) {
     EXPECT_NE(CheckUtf8(text), "");
   }
   EXPECT_EQ(CheckUtf8("fine"), "");
+  EXPECT_EQ(CheckUtf8("\xFF"), "found 1 bytes that are not valid UTF-8, expected UTF-8");
 }
 
 TEST(Printable, ShowsControlsInsteadOfSendingThem) {

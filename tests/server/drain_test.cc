@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/base/log.h"
+#include "engine/base/mutex.h"
 #include "tests/server/server_fixture.h"
 
 namespace sluice {
@@ -180,6 +182,48 @@ TEST_F(DrainTest, AWatchEndsWhenTheServerStops) {
   while (reader->Read(&response)) EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
   stopper.join();
+}
+
+// Keeps the lines of the log.
+class KeptLog final : public LogSink {
+ public:
+  KeptLog() { SetLogSink(this); }
+  ~KeptLog() override { SetLogSink(nullptr); }
+  void Write(absl::string_view line) override {
+    MutexLock lock(&mutex_);
+    text_ += std::string(line);
+  }
+  void Flush() override {}
+  std::string text() const {
+    MutexLock lock(&mutex_);
+    return text_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(DrainTest, AdminDrainLeavesALineInTheLog) {
+  Start();
+  const KeptLog log;
+  v1::DrainResponse response;
+  grpc::ClientContext first, second;
+  ASSERT_TRUE(admin()->Drain(&first, {}, &response).ok());
+  EXPECT_NE(log.text().find("INFO AdminService.Drain: draining, new calls are refused; sequences that still run: 0\n"),
+            std::string::npos)
+      << log.text();
+  ASSERT_TRUE(admin()->Drain(&second, {}, &response).ok());
+  EXPECT_NE(log.text().find("AdminService.Drain: draining already"), std::string::npos) << log.text();
+}
+
+TEST_F(DrainTest, TheLoadTellsTheState) {
+  Start();
+  EXPECT_EQ(Load().state(), v1::MODEL_STATE_READY);
+  server_->BeginLeaving();
+  EXPECT_EQ(Load().state(), v1::MODEL_STATE_READY) << "calls are still answered";
+  server_->BeginDrain();
+  EXPECT_EQ(Load().state(), v1::MODEL_STATE_DRAINING);
 }
 
 TEST_F(DrainTest, AdminDrainRefusesNewCallsAndKeepsTheServer) {

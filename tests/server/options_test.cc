@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -202,6 +203,34 @@ TEST(Options, MistakesSayWhatWasFoundAndExpected) {
             "--threads: found 'many', expected a whole number from 1 to 1024");
   EXPECT_EQ(Parse({"--model", "m", "--max-num-seqs", "100", "--max-num-batched-tokens", "64"}).status().message(),
             "--max-num-batched-tokens: found '64', expected at least --max-num-seqs (100)");
+  EXPECT_EQ(Parse({"--model", "m", "--threads"}).status().message(),
+            "--threads: found nothing behind it, expected a value");
+  EXPECT_EQ(Parse({"--model", "m", "--threads", "1", "--threads", "2"}).status().message(),
+            "--threads: found more than one value, expected one");
+  EXPECT_EQ(Parse({"--model", "m", "--vllm-metrics=maybe"}).status().message(),
+            "--vllm-metrics: found a value, expected none");
+}
+
+TEST(Options, UnknownFlagsSuggestTheNearest) {
+  EXPECT_EQ(Parse({"--modle", "m"}).status().message(), "there is no flag --modle; did you mean --model?");
+  EXPECT_EQ(Parse({"--model", "m", "--max_num_seqs=4"}).status().message(),
+            "there is no flag --max_num_seqs; did you mean --max-num-seqs?");
+  EXPECT_EQ(Parse({"--model", "m", "--tensor-parallel-size", "2"}).status().message(),
+            "there is no flag --tensor-parallel-size; --help lists them");
+  EXPECT_EQ(Parse({"m.gguf"}).status().message(),
+            "found 'm.gguf', expected only flags; the model is given as --model PATH");
+}
+
+TEST(Options, AnEmptyValueIsNotTheNextFlag) {
+  EXPECT_EQ(Parse({"--model=", "--threads", "4"}).status().message(),
+            "--model: not given, expected the path of a model file or folder");
+  EXPECT_EQ(Parse({"--model", "m", "--host=", "--threads", "4"}).status().message(),
+            "--host: found '', expected an IP address");
+}
+
+TEST(Options, HelpFitsEightyColumns) {
+  std::istringstream help(*Parse({"--help"})->text);
+  for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
 TEST(Options, HelpNamesEveryFlagAndItsDefault) {
