@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/nearest_name.h"
+#include "engine/base/quote.h"
 
 namespace sluice {
 namespace {
@@ -39,7 +39,7 @@ std::string MissingAdvice(const std::string& path) {
   if (!given.has_filename()) given = given.parent_path();  // "models/x/"
   const fs::path parent = given.parent_path();
   const std::string nearest = NearestName(given.filename().string(), Names(parent.empty() ? "." : parent));
-  if (!nearest.empty()) return absl::StrCat("did you mean ", (parent / nearest).string(), "?");
+  if (!nearest.empty()) return absl::StrCat("did you mean ", Quote(nearest), "?");
   const std::string wanted = "expected the path of a GGUF file or of a Hugging Face folder";
   if (!LooksLikeRepository(path)) return wanted;
   return absl::StrCat(wanted, "; a model of Hugging Face is downloaded first: hf download ", path, " --local-dir ",
@@ -48,26 +48,21 @@ std::string MissingAdvice(const std::string& path) {
 
 // Of a folder without config.json.
 std::string FolderAdvice(const fs::path& folder) {
-  constexpr size_t kMostNamed = 5;
   std::vector<std::string> ggufs;
   for (const std::string& name : Names(folder)) {
     // Of a model in parts the first one stands for all, and an mmproj file holds no language model.
     const bool later_part = absl::StrContains(name, "-of-") && !absl::StrContains(name, "-00001-of-");
     if (absl::EndsWith(name, ".gguf") && !later_part && !absl::StrContains(name, "mmproj")) ggufs.push_back(name);
   }
-  if (ggufs.size() == 1)
-    return absl::StrCat("no config.json is in the folder; give the GGUF file there: ",
-                        (folder / ggufs.front()).string());
-  if (ggufs.empty()) {
-    const std::vector<std::string> revisions = Names(folder / "snapshots");
-    if (revisions.empty()) return "neither config.json nor a GGUF file is in the folder; expected a Hugging Face model";
-    return absl::StrCat("the folder is the cache of a Hugging Face model; give one of its revisions: ",
-                        (folder / "snapshots" / revisions.front()).string());
+  const std::string no_config = "no config.json is in the folder";
+  if (ggufs.size() == 1) return absl::StrCat(no_config, "; give the GGUF file there: ", QuoteList(ggufs));
+  if (!ggufs.empty()) {
+    return absl::StrCat(no_config, "; give one of the ", ggufs.size(), " GGUF files there: ", QuoteList(ggufs));
   }
-  const size_t named = std::min(ggufs.size(), kMostNamed);
-  return absl::StrCat("no config.json is in the folder; give one of the ", ggufs.size(),
-                      " GGUF files there: ", absl::StrJoin(ggufs.begin(), ggufs.begin() + ptrdiff_t(named), ", "),
-                      named < ggufs.size() ? ", ..." : "");
+  const std::vector<std::string> revisions = Names(folder / "snapshots");
+  if (revisions.empty()) return absl::StrCat(no_config, ", nor a GGUF file; expected a Hugging Face model");
+  return absl::StrCat("the folder is the cache of a Hugging Face model; give one of its revisions: ",
+                      Quote("snapshots/" + revisions.front()));
 }
 
 }  // namespace
@@ -83,7 +78,7 @@ absl::Status CheckModelPath(const std::string& path) {
   // Whatever else is wrong with it, its reader says.
   const fs::file_status config = fs::symlink_status(fs::path(path) / "config.json", error);
   if (config.type() != fs::file_type::not_found) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", FolderAdvice(path)));
+  return absl::NotFoundError(absl::StrCat(path, ": ", FolderAdvice(path)));
 }
 
 }  // namespace sluice

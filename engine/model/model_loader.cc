@@ -10,15 +10,14 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/in_file.h"
 #include "engine/base/log.h"
-#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/io/gguf.h"
 #include "engine/io/model_folder.h"
+#include "engine/io/model_path.h"
 #include "engine/io/safetensors_folder.h"
 #include "engine/model/gguf_tokenizer.h"
 #include "engine/model/model_config.h"
@@ -132,16 +131,8 @@ absl::Status ReadFolderTensors(const ModelFolder& folder, LoadedModel* model) {
   return absl::OkStatus();
 }
 
-absl::Status NoConfig(const ModelFolder& folder) {
-  const std::vector<std::string> ggufs = folder.NamesThatEndIn(".gguf");
-  return absl::NotFoundError(
-      absl::StrCat(folder.path(), "/config.json: no such file; expected the folder of a Hugging Face model",
-                   ggufs.empty() ? "" : absl::StrCat(". To serve a GGUF file, name it: ", QuoteList(ggufs))));
-}
-
 absl::StatusOr<std::optional<TokenizerSpec>> OpenFolder(LoadedModel* model) {
   SLUICE_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(model->path));
-  if (!folder.Has("config.json")) return NoConfig(folder);
   SLUICE_ASSIGN_OR_RETURN(const ConfigJson config, OpenJson(folder, "config.json"));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig read, ReadModelConfig(config));
   model->spec = std::move(read.spec);
@@ -230,14 +221,6 @@ std::string Describe(const LoadedModel& model) {
                       model.eos_token_ids.empty() ? "none" : ListIds(model.eos_token_ids));
 }
 
-absl::Status NoModel(const std::string& path) {
-  // "owner/name", as models are called on a hub, is what people try first.
-  const bool is_name = !absl::EndsWith(path, ".gguf") && path.find_first_of("./~") != 0;
-  return absl::NotFoundError(
-      absl::StrCat(path, ": no such file or folder; expected a GGUF file or the folder of a Hugging Face model",
-                   is_name ? " on this machine: models are not downloaded by name" : ""));
-}
-
 // Takes whole pages inside `bytes` out of the process's resident memory; the file still backs them.
 void ReleasePages(absl::Span<const uint8_t> bytes) {
   const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
@@ -250,11 +233,11 @@ void ReleasePages(absl::Span<const uint8_t> bytes) {
 }  // namespace
 
 absl::StatusOr<LoadedModel> OpenModel(const std::string& path) {
+  SLUICE_RETURN_IF_ERROR(CheckModelPath(path));
   LoadedModel model;
   model.path = path;
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(path, error);
-  if (!is_folder && !std::filesystem::exists(path, error)) return NoModel(path);
   SLUICE_ASSIGN_OR_RETURN(std::optional<TokenizerSpec> tokenizer, is_folder ? OpenFolder(&model) : OpenGguf(&model));
   model.num_parameters = NumParameters(model.spec);
   if (model.weight_type.empty()) model.weight_type = MainWeightType(model.tensors);

@@ -330,10 +330,10 @@ TEST_F(FolderLoaderTest, FoldersOfGgufFilesAndNamesOfModelsSaySo) {
   Write("a.Q4_0.gguf", "GGUF");
   Write("b.Q8_0.gguf", "GGUF");
   ExpectRefused(kNotFound,
-                {"config.json: no such file", "To serve a GGUF file, name it: 'a.Q4_0.gguf', 'b.Q8_0.gguf'"});
+                {"no config.json is in the folder", "one of the 2 GGUF files there: 'a.Q4_0.gguf', 'b.Q8_0.gguf'"});
   const absl::Status status = LoadModel("meta-llama/Llama-3.1-8B").status();
   EXPECT_EQ(status.code(), kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("models are not downloaded by name"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("there is no such file or folder"));
 }
 
 TEST_F(FolderLoaderTest, EndTokensThatTheModelDoesNotHaveAreLeftOutLoudly) {
