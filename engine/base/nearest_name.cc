@@ -31,7 +31,9 @@ std::string NearestName(absl::string_view found, const std::vector<std::string>&
   constexpr size_t kLongestName = 64;  // the work grows with the product of both lengths
   if (found.size() > kLongestName) return "";
   std::string nearest;
-  size_t fewest = std::max<size_t>(1, found.size() / 3) + 1;
+  // Another letter in place of a name's only one makes another name.
+  const size_t letters = found.size() - size_t(std::count(found.begin(), found.end(), '-'));
+  size_t fewest = std::min(std::max<size_t>(1, found.size() / 3) + 1, letters);
   for (const std::string& name : names) {
     if (name.size() > kLongestName) continue;
     const bool begun = found.size() >= 3 && absl::StartsWith(name, found) && name != found;

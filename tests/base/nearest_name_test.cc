@@ -32,6 +32,7 @@ TEST(NearestName, CompletesABeginning) {
 TEST(NearestName, DoesNotGuessAnotherWord) {
   EXPECT_EQ(NearestName("dance", kNames), "");
   EXPECT_EQ(NearestName("x", kNames), "");
+  EXPECT_EQ(NearestName("--x", {"--n"}), "");
   EXPECT_EQ(NearestName("--something-else", kNames), "");
   EXPECT_EQ(NearestName("", kNames), "");
   EXPECT_EQ(NearestName("chat", {}), "");
