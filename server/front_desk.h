@@ -12,6 +12,7 @@
 #include "server/ingress.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/output_budget.h"
 #include "server/request_message.h"
 #include "server/served_model.h"
 
@@ -22,10 +23,12 @@ struct FrontDesk {
       : options(server_options),
         clock(real_clock),
         metrics(metrics_options),
-        ingress(kIngressThreads, server_options.limits.max_queued_requests,
-                4 * server_options.limits.max_request_bytes),
-        tokenizer_ingress(1, server_options.limits.max_queued_requests, 4 * server_options.limits.max_request_bytes) {
-  }
+        output({.connection_bytes = server_options.limits.max_connection_buffer_bytes,
+                .total_bytes = server_options.limits.max_total_buffer_bytes}),
+        ingress(kIngressThreads, 2 * server_options.limits.max_queued_requests,
+                kMaxRequestsInBytes * server_options.limits.max_request_bytes, real_clock),
+        tokenizer_ingress(kIngressThreads, 2 * server_options.limits.max_queued_requests,
+                          kMaxRequestsInBytes * server_options.limits.max_request_bytes, real_clock) {}
 
   // UNAVAILABLE with its reason while there is no model, or while nothing new is taken.
   absl::StatusOr<ServedModel*> ModelForCall() const;
@@ -35,11 +38,13 @@ struct FrontDesk {
   }
 
   static constexpr int kIngressThreads = 2;
+  static constexpr int64_t kMaxRequestsInBytes = 8;  // of the largest size may wait; one client's half as many
 
   const ServerOptions options;
   const Clock& clock;
   const int64_t start_time_ns = NowSinceEpochNs();
   Metrics metrics;
+  OutputBudget output;
   HealthState health;
   CallRegistry calls;
   std::atomic<ServedModel*> model{nullptr};  // set once

@@ -83,7 +83,9 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const grpc::
   reactor->SetOptions({.request_id = request_id,
                        .server_request_id = server_request_id,
                        .max_pending_bytes = size_t(desk_.options.limits.max_stream_buffer_bytes),
-                       .max_answer_bytes = size_t(desk_.options.limits.max_answer_bytes),
+                       .max_answer_bytes = size_t(desk_.options.limits.max_connection_buffer_bytes),
+                       .peer = call->peer(),
+                       .budget = &desk_.output,
                        .metrics = &desk_.metrics,
                        .on_gone = [this, weak = std::weak_ptr<Call>(call)](ClientGone why) {
                          if (const auto call = weak.lock()) OnClientGone(call, why);
@@ -94,10 +96,13 @@ void GenerationService::Begin(grpc::CallbackServerContext* context, const grpc::
   if (!model.ok()) return Refuse(call, model.status());
   if (absl::Status status = (*model)->CheckName(request->model()); !status.ok()) return Refuse(call, status);
   if (absl::Status status = desk_.calls.Add(call); !status.ok()) return Refuse(call, status);
-  const absl::Status posted = desk_.ingress.Post(memory_bytes, [this, request, model = *model, call] {
-    absl::Status status = Submit(*request, model, call);
-    if (!status.ok()) Refuse(call, status);
-  });
+  const bool has_template = requires { request->messages(); };
+  const absl::Status posted = desk_.ingress.Post(
+      {.peer = call->peer(), .bytes = memory_bytes, .by_bytes_alone = !has_template},
+      [this, request, model = *model, call] {
+        absl::Status status = Submit(*request, model, call);
+        if (!status.ok()) Refuse(call, status);
+      });
   if (!posted.ok()) Refuse(call, posted);
 }
 

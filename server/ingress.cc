@@ -1,34 +1,68 @@
 #include "server/ingress.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/status.h"
 
 namespace sluice {
+namespace {
 
-Ingress::Ingress(int num_threads, int64_t max_tasks, int64_t max_bytes) : max_tasks_(max_tasks), max_bytes_(max_bytes) {
+constexpr int64_t kNsPerByte = 1000;
+// Nobody is put off for longer, whatever his tasks have taken.
+constexpr int64_t kMaxUsedNs = 30'000'000'000;
+// Clients are forgotten once so many are known that have nothing waiting and have used nothing lately.
+constexpr size_t kMaxIdleClients = 1024;
+
+}  // namespace
+
+Ingress::Ingress(int num_threads, int64_t max_tasks, int64_t max_bytes, const Clock& clock)
+    : max_tasks_(max_tasks), max_bytes_(max_bytes), max_long_(std::max(1, num_threads - 1)), clock_(clock) {
   for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
 Ingress::~Ingress() { Stop(); }
 
-absl::Status Ingress::Post(int64_t bytes, std::function<void()> task) {
+int64_t Ingress::UsedBy(const Client& client, int64_t now_ns) {
+  return std::clamp<int64_t>(client.used_ns - (now_ns - client.used_at_ns), 0, kMaxUsedNs);
+}
+
+void Ingress::Forget(int64_t now_ns) {
+  if (clients_.size() <= kMaxIdleClients + short_.size() + long_.size()) return;
+  absl::erase_if(clients_, [now_ns](const auto& entry) {
+    return entry.second.waiting_tasks == 0 && UsedBy(entry.second, now_ns) == 0;
+  });
+}
+
+absl::Status Ingress::Post(Work work, std::function<void()> task) {
+  const int64_t now_ns = clock_.NowNs();
   {
     MutexLock lock(&mutex_);
     if (stopping_) {
       return CallError(absl::StatusCode::kUnavailable, kReasonStopped, "the server is shutting down");
     }
+    Forget(now_ns);
+    const int64_t num_waiting = int64_t(short_.size() + long_.size());
+    Client& client = clients_[work.peer];
     // One request of any size is taken when nothing else waits.
-    if (!tasks_.empty() && (int64_t(tasks_.size()) >= max_tasks_ || waiting_bytes_ + bytes > max_bytes_)) {
+    const bool room = client.waiting_tasks + 1 <= max_tasks_ - num_waiting &&
+                      client.waiting_bytes + work.bytes <= max_bytes_ - waiting_bytes_;
+    if (num_waiting > 0 && !room) {
       return CallError(absl::StatusCode::kResourceExhausted, kReasonQueueFull,
-                       absl::StrCat(tasks_.size(), " requests of ", waiting_bytes_,
-                                    " bytes are waiting to be read; try again later"));
+                       absl::StrCat(num_waiting, " requests of ", waiting_bytes_,
+                                    " bytes are waiting to be read, ", client.waiting_tasks,
+                                    " of this connection; try again later"));
     }
-    waiting_bytes_ += bytes;
-    tasks_.push_back({bytes, std::move(task)});
+    ++client.waiting_tasks;
+    client.waiting_bytes += work.bytes;
+    waiting_bytes_ += work.bytes;
+    const int64_t due_ns = now_ns + kNsPerByte * work.bytes + UsedBy(client, now_ns);
+    const bool is_long = work.bytes > kShortBytes || !work.by_bytes_alone;
+    Queue& queue = is_long ? long_ : short_;
+    queue.emplace(std::pair(due_ns, num_posted_++), Task{std::move(work.peer), work.bytes, is_long, std::move(task)});
   }
-  wake_.NotifyOne();
+  wake_.NotifyAll();  // one of them may not be allowed to take it
   return absl::OkStatus();
 }
 
@@ -42,18 +76,43 @@ void Ingress::Stop() {
   threads_.clear();
 }
 
+Ingress::Queue* Ingress::Next() {
+  const bool long_allowed = !long_.empty() && num_long_running_ < max_long_;
+  if (short_.empty()) return long_allowed ? &long_ : nullptr;
+  return long_allowed && long_.begin()->first < short_.begin()->first ? &long_ : &short_;
+}
+
 void Ingress::Loop() {
   while (true) {
     Task task;
     {
       MutexLock lock(&mutex_);
-      while (tasks_.empty() && !stopping_) wake_.Wait(&mutex_);
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      Queue* queue = nullptr;
+      while ((queue = Next()) == nullptr) {
+        if (stopping_ && long_.empty()) return;
+        wake_.Wait(&mutex_);
+      }
+      task = std::move(queue->begin()->second);
+      queue->erase(queue->begin());
       waiting_bytes_ -= task.bytes;
+      Client& client = clients_[task.peer];
+      --client.waiting_tasks;
+      client.waiting_bytes -= task.bytes;
+      if (task.is_long) ++num_long_running_;
     }
+    const int64_t begin_ns = clock_.NowNs();
     task.run();
+    task.run = nullptr;  // the request goes before the next one comes
+    const int64_t end_ns = clock_.NowNs();
+    {
+      MutexLock lock(&mutex_);
+      Client& client = clients_[task.peer];
+      client.used_ns = UsedBy(client, end_ns) + (end_ns - begin_ns);
+      client.used_at_ns = end_ns;
+      if (!task.is_long) continue;
+      --num_long_running_;
+    }
+    wake_.NotifyAll();
   }
 }
 

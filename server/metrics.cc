@@ -308,6 +308,10 @@ class Metrics::Impl {
     gauge("draining", "1 once new calls are refused.", now.draining);
     add("log_lines_dropped_total", "Log lines left out: stderr was not read fast enough, or a library wrote too many.",
         MetricType::Counter, double(now.log_lines_dropped), {});
+    add("output_held_bytes", "Output that waits for clients to read it.", MetricType::Gauge,
+        double(now.output_held_bytes), {});
+    add("output_cut_total", "Calls cut because too much output waited for their connection, or for all.",
+        MetricType::Counter, double(now.output_cut), {});
     gauge("model_load_seconds", "What reading the model took.", now.model_load_seconds);
     gauge("model_weight_bytes", "Memory that the model's matrices take.", double(now.model_weight_bytes));
     gauge("kv_cache_bytes", "Memory set aside for the KV cache.", double(now.kv_cache_bytes));

@@ -55,6 +55,7 @@ struct MetricsSnapshot {
   bool healthy = true;
   bool draining = false;
   int64_t log_lines_dropped = 0;
+  int64_t output_held_bytes = 0, output_cut = 0;
   double model_load_seconds = 0;
   uint64_t model_weight_bytes = 0, kv_cache_bytes = 0;
   std::string architecture, weight_type, activations, kv_type, device;

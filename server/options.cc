@@ -32,7 +32,8 @@ struct RawFlags {
               gemm_library_from = "never";
   std::string max_num_seqs = "64", max_num_batched_tokens = "512", max_queued_requests = "1024",
               max_queued_tokens = "1048576", max_queue_seconds = "60", max_logprobs = "20";
-  std::string max_request_bytes = "4MiB", max_stream_buffer = "4MiB", grpc_memory = "256MiB";
+  std::string max_request_bytes = "4MiB", max_stream_buffer = "4MiB", max_connection_buffer = "64MiB",
+              max_total_buffer = "256MiB", grpc_memory = "256MiB";
   std::string keepalive_time = "30s", keepalive_timeout = "10s";
   std::string max_connections = "4096", max_connections_per_peer = "256", receive_timeout = "30s";
   std::vector<std::string> trusted_proxies;
@@ -107,6 +108,12 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "Memory that gRPC may use for arriving requests; when it is used up, the largest are refused.", limits, "BYTES");
   add("--max-stream-buffer", &raw->max_stream_buffer,
       "Most output that may wait for a slow client before its stream is ended.", limits, "BYTES");
+  add("--max-connection-buffer", &raw->max_connection_buffer,
+      "Most output that may wait for all calls of one connection, unread unary answers included; beyond it the call "
+      "that holds most is ended.",
+      limits, "BYTES");
+  add("--max-total-buffer", &raw->max_total_buffer,
+      "Most output that may wait for all clients; beyond it the call that holds most is ended.", limits, "BYTES");
 
   const char* network = "Network";
   add("--host", &raw->host,
@@ -332,8 +339,12 @@ absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {
   SLUICE_RETURN_IF_ERROR(
       BytesFlag("--max-request-bytes", raw.max_request_bytes, 1 << 10, int64_t{1} << 30, &limits->max_request_bytes));
   limits->accept_compression = raw.accept_compression;
-  return BytesFlag("--max-stream-buffer", raw.max_stream_buffer, 1 << 10, int64_t{1} << 30,
-                   &limits->max_stream_buffer_bytes);
+  SLUICE_RETURN_IF_ERROR(BytesFlag("--max-stream-buffer", raw.max_stream_buffer, 1 << 10, int64_t{1} << 30,
+                                   &limits->max_stream_buffer_bytes));
+  SLUICE_RETURN_IF_ERROR(BytesFlag("--max-connection-buffer", raw.max_connection_buffer, 1 << 10, int64_t{1} << 40,
+                                   &limits->max_connection_buffer_bytes));
+  return BytesFlag("--max-total-buffer", raw.max_total_buffer, 1 << 10, int64_t{1} << 40,
+                   &limits->max_total_buffer_bytes);
 }
 
 absl::Status ReadNetwork(const RawFlags& raw, NetworkOptions* network) {

@@ -38,8 +38,9 @@ struct LimitOptions {
   int32_t max_logprobs = 20;                  // -1: the whole vocabulary
   int64_t max_request_bytes = 4 << 20;        // of one gRPC message, inflated
   bool accept_compression = false;            // of requests
-  int64_t max_stream_buffer_bytes = 4 << 20;  // output that may wait for one client
-  int64_t max_answer_bytes = 256 << 20;       // of a unary call; not a flag
+  int64_t max_stream_buffer_bytes = 4 << 20;  // output that may wait for one stream
+  int64_t max_connection_buffer_bytes = 64 << 20;  // ... for one connection; a unary answer's size, too
+  int64_t max_total_buffer_bytes = 256 << 20;      // ... for all clients
 };
 
 struct NetworkOptions {

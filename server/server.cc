@@ -261,6 +261,8 @@ class Server::Impl {
     MetricsSnapshot snapshot;
     snapshot.healthy = desk_.health.Live();
     snapshot.log_lines_dropped = DroppedLogLines();
+    snapshot.output_held_bytes = desk_.output.bytes();
+    snapshot.output_cut = desk_.output.num_cut();
     snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
     if (started_) snapshot.listeners = {public_.front->Stats(), http_->Stats(), private_.front->Stats()};
     const ServedModel* model = desk_.model.load();

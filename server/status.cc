@@ -97,6 +97,18 @@ absl::Status NoTokenizerError() {
                    "the model has no tokenizer; send token ids");
 }
 
+absl::Status SlowConsumerError() {
+  return CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
+                   "the client does not read: too much output waits for its connection (--max-connection-buffer), or for "
+                   "all (--max-total-buffer) and most of it for this call");
+}
+
+absl::Status AnswerTooLargeError(int64_t max_bytes) {
+  return CallError(absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
+                   absl::StrCat("the answer is over ", max_bytes,
+                                " bytes (--max-connection-buffer); ask for a stream or for less"));
+}
+
 std::string Quoted(absl::string_view text) {
   constexpr size_t kMaxBytes = 64;
   const bool cut = text.size() > kMaxBytes;

@@ -1,6 +1,7 @@
 // Errors of calls: an absl::Status with google.rpc details attached as payloads, and its way onto the wire.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,12 @@ absl::Status UnimplementedField(absl::string_view field);
 
 // FAILED_PRECONDITION: text is asked of a model that has only token ids.
 absl::Status NoTokenizerError();
+
+// ABORTED: the client, or all of its connection, leaves too much output unread.
+absl::Status SlowConsumerError();
+
+// RESOURCE_EXHAUSTED: the answer of a unary call is larger than the server holds for a connection.
+absl::Status AnswerTooLargeError(int64_t max_bytes);
 
 // `status` with more metadata behind its reason.
 absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);

@@ -11,14 +11,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "server/answer_bytes.h"
 #include "server/metrics.h"
+#include "server/output_budget.h"
 #include "server/reply_options.h"
 #include "server/reply_sink.h"
 #include "server/request_message.h"
@@ -28,7 +32,9 @@ namespace sluice {
 
 // Response: the type of the events, which gRPC gets as bytes.
 template <class Response>
-class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public ReplySink {
+class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                            public ReplySink,
+                            public std::enable_shared_from_this<StreamReactor<Response>> {
  public:
   // Lives until gRPC is done with it and the last holder has let go. `context` is the call's.
   static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context) {
@@ -39,7 +45,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
   }
 
   // Before the first event and before gRPC gets to know the reactor.
-  void SetOptions(ReplyOptions options) { options_ = std::move(options); }
+  void SetOptions(ReplyOptions options) {
+    options_ = std::move(options);
+    holding_ = options_.budget->Open(options_.peer, [weak = this->weak_from_this()] {
+      if (const auto reactor = weak.lock()) reactor->Cut();
+    });
+  }
 
   void BeginStep() override ABSL_LOCKS_EXCLUDED(mutex_) {
     {
@@ -92,6 +103,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
 
   struct Pending {
     Response event;
+    std::string lists;  // of a delta: see TakeLists
     size_t bytes = 0;
   };
 
@@ -102,6 +114,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
     {
       MutexLock lock(&mutex_);
       writing_ = false;
+      holding_->Remove(int64_t(std::exchange(in_flight_bytes_, 0)));
       if (finished_) return;
       if (ok) {
         if (!pending_.empty()) options_.metrics->ObserveBackpressure(SecondsSince(write_started_));
@@ -129,33 +142,59 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
     TellOver();
     std::shared_ptr<StreamReactor> self;  // goes last
     MutexLock lock(&mutex_);
+    done_ = true;
+    holding_->Remove(std::numeric_limits<int64_t>::max());
     self = std::move(self_);
   }
 
   void Push(Response event) ABSL_LOCKS_EXCLUDED(mutex_) {
-    const size_t bytes = event.ByteSizeLong();
+    Pending pending;
+    if (event.has_delta()) pending.lists = TakeLists(event.mutable_delta());
+    pending.bytes = event.ByteSizeLong() + pending.lists.size();
+    pending.event = std::move(event);
+    const size_t bytes = pending.bytes;
+    if (!holding_->Add(int64_t(bytes))) return Cut();
     MutexLock lock(&mutex_);
-    if (finished_ || closing_) return;
+    if (finished_ || closing_) return holding_->Remove(int64_t(bytes));
     step_bytes_ += bytes;
-    Append(std::move(event), bytes);
+    Append(std::move(pending));
     if (!writing_) Advance();
   }
 
-  void Append(Response event, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    pending_bytes_ += bytes;
-    if (event.has_delta()) {
+  void Append(Pending added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    pending_bytes_ += added.bytes;
+    if (added.event.has_delta()) {
       for (auto it = pending_.rbegin(); it != pending_.rend(); ++it) {
-        if (!it->event.has_delta() || it->event.delta().index() != event.delta().index()) continue;
-        if (it->bytes + bytes > kMaxCoalescedBytes) break;
-        v1::Delta* grown = it->event.mutable_delta();
-        std::string text = std::move(*grown->mutable_text()) + event.delta().text();
-        grown->MergeFrom(event.delta());
-        *grown->mutable_text() = std::move(text);
-        it->bytes += bytes;
+        if (!it->event.has_delta() || it->event.delta().index() != added.event.delta().index()) continue;
+        if (it->bytes + added.bytes > kMaxCoalescedBytes) break;
+        it->event.mutable_delta()->mutable_text()->append(added.event.delta().text());
+        it->lists.append(added.lists);
+        it->bytes += added.bytes;
         return;
       }
     }
-    pending_.push_back({std::move(event), bytes});
+    pending_.push_back(std::move(added));
+  }
+
+  static grpc::ByteBuffer Bytes(Pending pending) {
+    if (pending.lists.empty()) return ToBytes(pending.event);
+    AnswerBytes bytes;
+    bytes.AppendMessage(Response::kDeltaFieldNumber, pending.event.delta().SerializeAsString(),
+                        std::move(pending.lists));
+    return bytes.Take();
+  }
+
+  // Too much is held for the client. What gRPC has got already can be had back only with the call.
+  void Cut() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (done_) return;
+      const bool was_finished = finished_;
+      if (!was_finished) FinishLocked(SlowConsumerError());
+      if (writing_) context_->TryCancel();
+      if (was_finished) return;
+    }
+    TellGone(ClientGone::kNotReading);
   }
 
   // Starts the next write, or finishes. REQUIRES: no write is in flight and the call is not finished.
@@ -169,8 +208,9 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
       context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
     }
     headers_sent_ = true;
-    in_flight_ = ToBytes(pending_.front().event);
-    pending_bytes_ -= pending_.front().bytes;
+    in_flight_bytes_ = pending_.front().bytes;
+    pending_bytes_ -= in_flight_bytes_;
+    in_flight_ = Bytes(std::move(pending_.front()));
     pending_.pop_front();
     writing_ = true;
     write_started_ = std::chrono::steady_clock::now();
@@ -181,7 +221,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     finished_ = true;
     pending_.clear();
-    pending_bytes_ = 0;
+    holding_->Remove(int64_t(std::exchange(pending_bytes_, 0)));
     // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
     if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", options_.request_id);
     AddRetryPushback(status, context_);
@@ -209,6 +249,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
   // Constant once gRPC knows the reactor. The context lives until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
   ReplyOptions options_;
+  std::unique_ptr<OutputBudget::Holding> holding_;
 
   Mutex mutex_;
   std::shared_ptr<StreamReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
@@ -217,12 +258,14 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, p
   size_t step_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the step whose events are coming
   size_t largest_step_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::ByteBuffer in_flight_ ABSL_GUARDED_BY(mutex_);
+  size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint write_started_ ABSL_GUARDED_BY(mutex_);
   absl::Status close_status_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool headers_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
 };
 

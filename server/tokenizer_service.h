@@ -1,4 +1,4 @@
-// sluice.v1.TokenizerService, on the tokenizer's own ingress thread.
+// sluice.v1.TokenizerService, on ingress threads of its own.
 #pragma once
 
 #include "server/front_desk.h"
@@ -24,9 +24,9 @@ class TokenizerService final : public RawTokenizerService {
                                        grpc::ByteBuffer* response) override;
 
  private:
-  // Runs `answer` (Request, ServedModel, Response* -> Status) on the ingress thread, unless the client has left by
-  // then.
-  template <class Request, class Response, class Answer>
+  // Runs `answer` (const Request&, const ServedModel&, AnswerReactor* -> absl::Status) on an ingress thread, unless the
+  // client has left by then.
+  template <class Request, class Answer>
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
                                 grpc::ByteBuffer* out, Answer answer);
 

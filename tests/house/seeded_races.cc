@@ -52,22 +52,24 @@ void RaceScheduler() {
 
 using Reactor = StreamReactor<v1::StreamCompleteResponse>;
 
-ReplyOptions Options(const std::string& request_id, Metrics* metrics) {
+ReplyOptions Options(const std::string& request_id, Metrics* metrics, OutputBudget* budget) {
   ReplyOptions options;
   options.request_id = request_id;
+  options.budget = budget;
   options.max_pending_bytes = 1 << 20;
   options.metrics = metrics;
   return options;
 }
 
-class Service final : public v1::GenerationService::CallbackService {
+class Service final
+    : public v1::GenerationService::WithRawCallbackMethod_StreamComplete<v1::GenerationService::Service> {
  public:
-  explicit Service(Metrics* metrics) : metrics_(metrics) {}
+  Service(Metrics* metrics, OutputBudget* budget) : metrics_(metrics), budget_(budget) {}
 
-  grpc::ServerWriteReactor<v1::StreamCompleteResponse>* StreamComplete(grpc::CallbackServerContext* context,
-                                                                       const v1::StreamCompleteRequest*) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamComplete(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer*) override {
     auto reactor = Reactor::Create(context);
-    reactor->SetOptions(Options("1", metrics_));
+    reactor->SetOptions(Options("1", metrics_, budget_));
     reactor->Send(v1::Started());
     Reactor* const known = reactor.get();
     std::atomic_store(&reactor_, std::move(reactor));
@@ -77,13 +79,15 @@ class Service final : public v1::GenerationService::CallbackService {
 
  private:
   Metrics* const metrics_;
+  OutputBudget* const budget_;
   std::shared_ptr<Reactor> reactor_;
 };
 
 // "Before gRPC gets to know the reactor": its options change while gRPC's threads call it.
 void RaceReactor() {
   Metrics metrics(MetricsOptions{});
-  Service service(&metrics);
+  OutputBudget budget({});
+  Service service(&metrics, &budget);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -97,7 +101,7 @@ void RaceReactor() {
   stream->Read(&event);
   std::thread leaving([&context] { context.TryCancel(); });  // whereupon OnCancel reads the options
   for (int i = 0; i < 2000; ++i) {
-    service.reactor()->SetOptions(Options("2", &metrics));
+    service.reactor()->SetOptions(Options("2", &metrics, &budget));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   leaving.join();

@@ -124,7 +124,7 @@ TEST_F(LimitsTest, ARequestOverTheLimitIsToldTheFlag) {
 
 TEST_F(LimitsTest, AUnaryAnswerThatGrowsTooLargeIsCut) {
   ServerOptions options = TestOptions();
-  options.limits.max_answer_bytes = 4 << 10;
+  options.limits.max_connection_buffer_bytes = 4 << 10;
   Start(options);
   model_->SetStepTime(std::chrono::milliseconds(1));
   v1::CompleteRequest request = Prompt("abc", 200);

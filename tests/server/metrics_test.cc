@@ -54,6 +54,8 @@ TEST(Metrics, EveryFamilyExistsFromTheStart) {
       "sluice_inter_token_latency_seconds histogram",
       "sluice_kv_blocks gauge",
       "sluice_log_lines_dropped_total counter",
+      "sluice_output_cut_total counter",
+      "sluice_output_held_bytes gauge",
       "sluice_kv_blocks_capacity gauge",
       "sluice_kv_cache_usage_ratio gauge",
       "sluice_model_info gauge",

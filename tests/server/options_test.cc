@@ -46,6 +46,8 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.limits.max_request_bytes, 4 << 20);
   EXPECT_FALSE(options.limits.accept_compression);
   EXPECT_EQ(options.limits.max_stream_buffer_bytes, 4 << 20);
+  EXPECT_EQ(options.limits.max_connection_buffer_bytes, 64 << 20);
+  EXPECT_EQ(options.limits.max_total_buffer_bytes, 256 << 20);
   EXPECT_EQ(options.network.grpc_memory_bytes, 256 << 20);
   EXPECT_EQ(options.network.host, "auto");
   EXPECT_EQ(options.network.grpc_port, 50051);
@@ -117,6 +119,8 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--accept-compression"}, [](auto& o) { return o.limits.accept_compression; }},
       {{"--grpc-memory", "1GiB"}, [](auto& o) { return o.network.grpc_memory_bytes == 1 << 30; }},
       {{"--max-stream-buffer", "64KiB"}, [](auto& o) { return o.limits.max_stream_buffer_bytes == 64 << 10; }},
+      {{"--max-connection-buffer", "2MiB"}, [](auto& o) { return o.limits.max_connection_buffer_bytes == 2 << 20; }},
+      {{"--max-total-buffer", "3MiB"}, [](auto& o) { return o.limits.max_total_buffer_bytes == 3 << 20; }},
       {{"--host", "::1"}, [](auto& o) { return o.network.host == "::1"; }},
       {{"--host", "fe80::1%lo"}, [](auto& o) { return o.network.host == "fe80::1%lo"; }},
       {{"--max-connections", "9"}, [](auto& o) { return o.network.max_connections == 9; }},
