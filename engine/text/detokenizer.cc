@@ -51,7 +51,7 @@ std::string Detokenizer::Push(int32_t id) {
 
 void Detokenizer::EndRun(std::string* out) {
   if (run_.empty()) return;
-  const Decoder& decoder = tokenizer_->decoder();
+  const TokenDecoder& decoder = tokenizer_->decoder();
   if (FindInvalidUtf8(run_) == absl::string_view::npos) {
     AppendPiece(decoder.Piece(absl::string_view(run_).substr(run_begin_), first_), out);
   } else {

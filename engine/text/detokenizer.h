@@ -41,7 +41,7 @@ class Detokenizer {
   std::string run_;       // the byte tokens that came last, as bytes
   size_t run_begin_ = 0;  // what of run_ the prompt had complete
   Utf8Assembler assembler_;
-  Decoder::Text text_;
+  TokenDecoder::Text text_;
 };
 
 }  // namespace sluice

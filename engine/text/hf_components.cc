@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/decoder.h"
+#include "engine/text/token_decoder.h"
 #include "engine/text/recipes.h"
 
 namespace sluice {
@@ -245,7 +245,7 @@ absl::Status ReadDecoder(const HfField& decoder, int depth, DecoderSpec* spec) {
   }
   spec->steps.push_back(std::move(step));
   // Checked after every step, so that an error names the one at fault.
-  const absl::Status status = Decoder::Create(*spec).status();
+  const absl::Status status = TokenDecoder::Create(*spec).status();
   if (absl::IsUnimplemented(status)) return decoder["type"].Unsupported(status.message());
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat(decoder.path(), ": ", status.message()));
   return absl::OkStatus();

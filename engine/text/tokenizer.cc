@@ -192,7 +192,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec
   tokenizer->prefix_ids_ = spec.prefix_ids;
   tokenizer->suffix_ids_ = spec.suffix_ids;
   tokenizer->bytes_by_type_ = !spec.decoder.has_value() && spec.model == TokenizerModel::kSentencePieceBpe;
-  absl::StatusOr<Decoder> decoder = Decoder::Create(spec.decoder.has_value() ? *spec.decoder : UsualDecoder(spec));
+  absl::StatusOr<TokenDecoder> decoder = TokenDecoder::Create(spec.decoder.has_value() ? *spec.decoder : UsualDecoder(spec));
   if (!decoder.ok()) {
     return absl::Status(decoder.status().code(), absl::StrCat("tokenizer decoder: ", decoder.status().message()));
   }

@@ -20,7 +20,7 @@
 #include "engine/text/added_tokens.h"
 #include "engine/text/bpe.h"
 #include "engine/text/character_bpe.h"
-#include "engine/text/decoder.h"
+#include "engine/text/token_decoder.h"
 #include "engine/text/normalizer.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/ranked_bpe.h"
@@ -94,7 +94,7 @@ class Tokenizer {
   bool add_eos() const { return add_eos_; }
 
   // What of decoding is no property of a single token; for Detokenizer.
-  const Decoder& decoder() const { return decoder_; }
+  const TokenDecoder& decoder() const { return decoder_; }
   // A token whose byte is text only together with the byte tokens beside it: decoder().joins_bytes().
   bool IsByteToken(int32_t id) const { return Contains(id) && !byte_tokens_.empty() && byte_tokens_[id]; }
   // Like TokenBytes, of a token that is the first of its text. REQUIRES: !IsByteToken(id).
@@ -124,7 +124,7 @@ class Tokenizer {
   const PreTokenizer pre_tokenizer_;
   AddedTokens raw_tokens_;         // found in the text as it came
   AddedTokens normalized_tokens_;  // found in normalized text
-  Decoder decoder_;
+  TokenDecoder decoder_;
   bool bytes_by_type_ = false;  // decoded as GGUF's SentencePiece vocabularies are, by the tokens' types
   std::vector<absl::string_view> tokens_;
   std::vector<TokenType> types_;

@@ -13,13 +13,13 @@ namespace sluice {
 
 // The steps of a DecoderSpec in three stages: of each token by itself; of each piece, which is a token or a run of byte
 // tokens made text; of the whole text. Immutable; thread-safe.
-class Decoder {
+class TokenDecoder {
  public:
   // Turns tokens into nothing but themselves.
-  Decoder() = default;
+  TokenDecoder() = default;
 
   // UNIMPLEMENTED: a step that cannot follow the ones before it. INVALID_ARGUMENT: a step that says what cannot be.
-  static absl::StatusOr<Decoder> Create(const DecoderSpec& spec);
+  static absl::StatusOr<TokenDecoder> Create(const DecoderSpec& spec);
 
   // What a token contributes before bytes are joined: bytes for a byte-level vocabulary, else UTF-8 where the spelling
   // is. INVALID_ARGUMENT: a pattern gives up on it.
@@ -36,7 +36,7 @@ class Decoder {
   // The last stage, over a text that comes in portions. It takes whole characters only.
   class Text {
    public:
-    explicit Text(const Decoder& decoder);
+    explicit Text(const TokenDecoder& decoder);
 
     // What became certain of the text.
     std::string Push(absl::string_view text);

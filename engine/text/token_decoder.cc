@@ -1,4 +1,4 @@
-#include "engine/text/decoder.h"
+#include "engine/text/token_decoder.h"
 
 #include <utility>
 
@@ -71,8 +71,8 @@ absl::Status CheckStep(const DecoderStep& step) {
 
 }  // namespace
 
-absl::StatusOr<Decoder> Decoder::Create(const DecoderSpec& spec) {
-  Decoder decoder;
+absl::StatusOr<TokenDecoder> TokenDecoder::Create(const DecoderSpec& spec) {
+  TokenDecoder decoder;
   decoder.space_between_tokens_ = spec.space_between_tokens;
   std::vector<DecoderStep>* stage = &decoder.token_steps_;
   for (const DecoderStep& step : spec.steps) {
@@ -117,7 +117,7 @@ absl::StatusOr<Decoder> Decoder::Create(const DecoderSpec& spec) {
   return decoder;
 }
 
-absl::StatusOr<std::string> Decoder::Token(string_view spelling) const {
+absl::StatusOr<std::string> TokenDecoder::Token(string_view spelling) const {
   std::string text(spelling);
   size_t pattern = 0;
   for (const DecoderStep& step : token_steps_) {
@@ -146,7 +146,7 @@ absl::StatusOr<std::string> Decoder::Token(string_view spelling) const {
   return text;
 }
 
-std::string Decoder::Piece(string_view piece, bool first) const {
+std::string TokenDecoder::Piece(string_view piece, bool first) const {
   std::string text(piece);
   for (const DecoderStep& step : piece_steps_) {
     if (step.kind == DecoderKind::kStrip) {
@@ -161,11 +161,11 @@ std::string Decoder::Piece(string_view piece, bool first) const {
   return text;
 }
 
-Decoder::Text::Text(const Decoder& decoder) : steps_(&decoder.text_steps_), states_(decoder.text_steps_.size()) {
+TokenDecoder::Text::Text(const TokenDecoder& decoder) : steps_(&decoder.text_steps_), states_(decoder.text_steps_.size()) {
   for (size_t i = 0; i < states_.size(); ++i) states_[i].drop = (*steps_)[i].start;
 }
 
-std::string Decoder::Text::Push(string_view text) {
+std::string TokenDecoder::Text::Push(string_view text) {
   std::string out(text);
   for (size_t i = 0; i < states_.size() && !out.empty(); ++i) {
     const DecoderStep& step = (*steps_)[i];
@@ -186,7 +186,7 @@ std::string Decoder::Text::Push(string_view text) {
   return out;
 }
 
-void Decoder::Text::Continue(bool begun) {
+void TokenDecoder::Text::Continue(bool begun) {
   for (State& state : states_) {
     state.held.clear();
     if (begun) state.drop = 0;
