@@ -13,7 +13,7 @@
 #include "engine/model/model_loader.h"
 #include "engine/model/summary.h"
 #include "engine/runtime/load_runner.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_formatter.h"
 #include "server/convert.h"
 #include "server/device.h"
 
@@ -73,11 +73,15 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.weight_bytes = uint64_t(runner->weight_bytes());
   host.kv_bytes = uint64_t(runner->kv_bytes());
   if (!loaded.chat_template.empty()) {
-    auto parsed = ChatTemplate::Parse(loaded.chat_template);
-    if (parsed.ok()) {
-      host.chat_template = std::make_shared<const ChatTemplate>(*std::move(parsed));
+    auto formatter = ChatFormatter::Create(loaded.chat_template);
+    if (formatter.ok()) {
+      for (const std::string& warning : formatter->Warnings()) {
+        LogWarning(absl::StrCat(loaded.path, ": chat template: ", warning));
+      }
+      host.chat_template = std::make_shared<const ChatFormatter>(*std::move(formatter));
     } else {
-      LogWarning(absl::StrCat(loaded.path, ": ", parsed.status().message(), "; Chat is not available"));
+      host.chat_template_error = std::string(formatter.status().message());
+      LogWarning(absl::StrCat(loaded.path, ": ", host.chat_template_error, "; Chat is not available"));
     }
   }
   host.defaults = Defaults(loaded.generation);

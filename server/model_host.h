@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-class ChatTemplate;
+class ChatFormatter;
 
 // What generation_config.json says; fields that it leaves out are nullopt.
 struct GenerationDefaults {
@@ -38,8 +38,9 @@ struct ModelHost {
   uint64_t weight_bytes = 0;    // of the matrices as they lie in memory
   double load_seconds = 0;      // what reading the model took
 
-  std::shared_ptr<const Tokenizer> tokenizer;         // null: token ids only
-  std::shared_ptr<const ChatTemplate> chat_template;  // null: no Chat
+  std::shared_ptr<const Tokenizer> tokenizer;          // null: token ids only
+  std::shared_ptr<const ChatFormatter> chat_template;  // null: no Chat
+  std::string chat_template_error;                     // why the model's template cannot be used, with line and column
   GenerationDefaults defaults;
 
   EngineOptions engine;  // max_model_len, vocab_size, end tokens, blocks and limits

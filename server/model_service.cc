@@ -1,9 +1,11 @@
 #include "server/model_service.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/text/chat_formatter.h"
 #include "server/convert.h"
 #include "server/model_state.h"
 #include "server/status.h"
@@ -35,6 +37,17 @@ void ModelService::Describe(v1::Model* model) const {
     if (host.tokenizer->bos_id().has_value()) model->set_bos_token_id(uint32_t(*host.tokenizer->bos_id()));
   }
   model->set_has_chat_template(host.chat_template != nullptr);
+  model->set_chat_template_error(host.chat_template_error);
+  if (host.chat_template != nullptr) {
+    for (const auto& [role, name] : {std::pair(ChatRole::kSystem, v1::ROLE_SYSTEM),
+                                     {ChatRole::kDeveloper, v1::ROLE_DEVELOPER},
+                                     {ChatRole::kUser, v1::ROLE_USER},
+                                     {ChatRole::kAssistant, v1::ROLE_ASSISTANT},
+                                     {ChatRole::kTool, v1::ROLE_TOOL}}) {
+      if (host.chat_template->Takes(role)) model->add_chat_roles(name);
+    }
+    for (const std::string& warning : host.chat_template->Warnings()) model->add_chat_template_warnings(warning);
+  }
   if (host.chat_template != nullptr && host.tokenizer != nullptr) model->add_capabilities(v1::CAPABILITY_CHAT);
   *model->mutable_sampling_defaults() = ResolvedDefaults(host.defaults);
 }

@@ -1,19 +1,20 @@
 #include "server/prompt.h"
 
-#include <google/protobuf/util/json_util.h>
-
+#include <optional>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_formatter.h"
 #include "server/convert.h"
 #include "server/status.h"
+#include "server/struct_json.h"
 
 namespace sluice {
 namespace {
@@ -58,44 +59,57 @@ std::string FieldWithText(const google::protobuf::RepeatedPtrField<v1::ChatMessa
   return "messages";
 }
 
-// The name that templates know; null for a value that is no role.
-const char* RoleName(v1::Role role) {
+// Nullopt for a value that is no role.
+std::optional<ChatRole> RoleOf(v1::Role role) {
   switch (role) {
     case v1::ROLE_SYSTEM:
-      return "system";
+      return ChatRole::kSystem;
     case v1::ROLE_DEVELOPER:
-      return "developer";
+      return ChatRole::kDeveloper;
     case v1::ROLE_USER:
-      return "user";
+      return ChatRole::kUser;
     case v1::ROLE_ASSISTANT:
-      return "assistant";
+      return ChatRole::kAssistant;
     case v1::ROLE_TOOL:
-      return "tool";
+      return ChatRole::kTool;
     default:
-      return nullptr;
+      return std::nullopt;
   }
 }
 
-absl::StatusOr<ChatMessage> ConvertMessage(const std::string& field, const v1::ChatMessage& message) {
+absl::StatusOr<ConversationMessage> ConvertMessage(const std::string& field, const v1::ChatMessage& message) {
   if (message.tool_calls_size() > 0) return UnimplementedField(field + ".tool_calls");
   if (!message.tool_call_id().empty()) return UnimplementedField(field + ".tool_call_id");
-  const char* role = RoleName(message.role());
-  if (role == nullptr) {
+  const std::optional<ChatRole> role = RoleOf(message.role());
+  if (!role.has_value()) {
     return InvalidField(field + ".role",
                         absl::StrCat("found ", int(message.role()), ", expected one of the named roles"));
   }
   if (message.content_size() == 0) return InvalidField(field + ".content", "found nothing, expected at least one part");
-  ChatMessage converted;
-  converted.role = role;
+  ConversationMessage converted;
+  converted.role = *role;
   converted.name = message.name();
-  converted.content.emplace();
   for (int i = 0; i < message.content_size(); ++i) {
     if (!message.content(i).has_text()) {
       return InvalidField(absl::StrCat(field, ".content[", i, "]"), "found a part without text, expected text");
     }
-    converted.content->append(message.content(i).text());
+    converted.texts.push_back(message.content(i).text());
   }
   return converted;
+}
+
+// What a render's error means to a client: a field of the request, the template's own words about the conversation, or
+// a template that cannot do it.
+absl::Status RenderError(const absl::Status& error) {
+  if (!absl::IsInvalidArgument(error)) {
+    return CallError(absl::StatusCode::kFailedPrecondition, kReasonChatTemplateFailed,
+                     absl::StrCat("the model's chat template fails on this conversation: ", error.message()));
+  }
+  const std::string field = FieldOf(error);
+  if (field.empty()) return InvalidField("messages", error.message());
+  absl::string_view description = error.message();
+  absl::ConsumePrefix(&description, absl::StrCat(field, ": "));
+  return InvalidField(field, description);
 }
 
 std::string TokenTextOrEmpty(const Tokenizer& tokenizer, std::optional<int32_t> id) {
@@ -161,33 +175,38 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
                                       const ServedModel& model) {
   if (model.host().tokenizer == nullptr) return NoTokenizerError();
   if (model.host().chat_template == nullptr) {
-    return CallError(absl::StatusCode::kFailedPrecondition, kReasonNoChatTemplate,
-                     "the model has no chat template; use Complete");
+    const std::string& error = model.host().chat_template_error;
+    if (error.empty()) {
+      return CallError(absl::StatusCode::kFailedPrecondition, kReasonNoChatTemplate,
+                       "the model has no chat template; use Complete");
+    }
+    return CallError(absl::StatusCode::kFailedPrecondition, kReasonChatTemplateBroken,
+                     absl::StrCat("the model's chat template cannot be used: ", error));
   }
   if (messages.empty()) return InvalidField("messages", "found none, expected at least one");
   const Tokenizer& tokenizer = *model.host().tokenizer;
-  ChatInputs inputs;
+  Conversation conversation;
   for (int i = 0; i < messages.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(ChatMessage message, ConvertMessage(absl::StrCat("messages[", i, "]"), messages[i]));
-    inputs.messages.push_back(std::move(message));
+    SLUICE_ASSIGN_OR_RETURN(ConversationMessage message,
+                            ConvertMessage(absl::StrCat("messages[", i, "]"), messages[i]));
+    conversation.messages.push_back(std::move(message));
   }
-  if (options.continue_final_message && inputs.messages.back().role != "assistant") {
-    return InvalidField("continue_final_message", absl::StrCat("found a last message of role ",
-                                                               inputs.messages.back().role, ", expected assistant"));
+  if (options.continue_final_message && conversation.messages.back().role != ChatRole::kAssistant) {
+    return InvalidField("continue_final_message",
+                        absl::StrCat("found a last message of role ", NameOf(conversation.messages.back().role),
+                                     ", expected assistant"));
   }
   if (options.continue_final_message && options.add_generation_prompt) {
     return InvalidField("add_generation_prompt", "found true beside continue_final_message, expected only one of them");
   }
-  if (!google::protobuf::util::MessageToJsonString(template_kwargs, &inputs.kwargs_json).ok()) {
-    return InvalidField("chat_template_kwargs", "found values that JSON cannot say, expected a JSON object");
-  }
-  inputs.ending = EndingOf(options);
-  inputs.bos_token = TokenTextOrEmpty(tokenizer, tokenizer.bos_id());
-  inputs.eos_token = TokenTextOrEmpty(tokenizer, tokenizer.eos_id());
-  inputs.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
+  SLUICE_ASSIGN_OR_RETURN(conversation.kwargs_json, StructAsJson("chat_template_kwargs", template_kwargs));
+  conversation.ending = EndingOf(options);
+  conversation.bos_token = TokenTextOrEmpty(tokenizer, tokenizer.bos_id());
+  conversation.eos_token = TokenTextOrEmpty(tokenizer, tokenizer.eos_id());
+  conversation.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
 
-  auto rendered = model.host().chat_template->Render(inputs);
-  if (!rendered.ok()) return InvalidField("messages", rendered.status().message());
+  auto rendered = model.host().chat_template->Render(conversation);
+  if (!rendered.ok()) return RenderError(rendered.status());
   SLUICE_RETURN_IF_ERROR(CheckLength("messages", int64_t(rendered->text.size()), model));
   auto tokens = tokenizer.Encode(rendered->Segments(), {.add_special = false});
   if (!tokens.ok()) return InvalidField("messages", tokens.status().message());

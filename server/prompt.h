@@ -36,8 +36,9 @@ struct ChatPrompt {
 };
 
 // Renders a conversation by the model's template. Control tokens are recognised in what the template itself writes,
-// never in what a message says. FAILED_PRECONDITION: the model has no chat template or no tokenizer. INVALID_ARGUMENT:
-// a message is malformed or needs a token that the model does not have, or the template refuses the conversation.
+// never in what a message says. FAILED_PRECONDITION: the model has no tokenizer or no chat template, its template does
+// not parse, or it fails on this conversation. INVALID_ARGUMENT: a message is malformed or needs a token that the model
+// does not have, the template has no place for it, or it refuses the conversation.
 absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
                                       const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
                                       const ServedModel& model);

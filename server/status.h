@@ -21,6 +21,8 @@ namespace sluice {
 inline constexpr absl::string_view kReasonNotImplemented = "FEATURE_NOT_IMPLEMENTED";  // UNIMPLEMENTED
 inline constexpr absl::string_view kReasonNoTokenizer = "NO_TOKENIZER";                // FAILED_PRECONDITION
 inline constexpr absl::string_view kReasonNoChatTemplate = "NO_CHAT_TEMPLATE";         // FAILED_PRECONDITION
+inline constexpr absl::string_view kReasonChatTemplateBroken = "CHAT_TEMPLATE_BROKEN";  // FAILED_PRECONDITION
+inline constexpr absl::string_view kReasonChatTemplateFailed = "CHAT_TEMPLATE_FAILED";  // FAILED_PRECONDITION
 inline constexpr absl::string_view kReasonModelNotFound = "MODEL_NOT_FOUND";           // NOT_FOUND
 inline constexpr absl::string_view kReasonRequestNotFound = "REQUEST_NOT_FOUND";       // NOT_FOUND
 inline constexpr absl::string_view kReasonServiceUnknown = "SERVICE_UNKNOWN";          // NOT_FOUND

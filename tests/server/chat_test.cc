@@ -1,9 +1,12 @@
 // Conversations: the template's own control tokens count, those of a message do not.
 #include <gmock/gmock.h>
 
+#include <limits>
+#include <set>
+#include <string>
 #include <variant>
 
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_formatter.h"
 #include "engine/text/utf8.h"
 #include "tests/server/server_fixture.h"
 
@@ -31,9 +34,20 @@ std::vector<int32_t> Ids(std::initializer_list<std::variant<int32_t, std::string
   return ids;
 }
 
+void SetTemplate(ModelHost* host, absl::string_view source) {
+  auto formatter = ChatFormatter::Create(source);
+  ASSERT_TRUE(formatter.ok()) << formatter.status();
+  host->chat_template = std::make_shared<const ChatFormatter>(*std::move(formatter));
+}
+
 class ChatTest : public ServerTest {
  protected:
   ChatTest() { Start(); }
+
+  void Restart(const std::string& source) {
+    Stop();
+    Start(TestOptions(), [&](ModelHost* host) { SetTemplate(host, source); });
+  }
 
   grpc::Status Chat(const v1::ChatRequest& request, v1::ChatResponse* response) const {
     grpc::ClientContext context;
@@ -117,6 +131,98 @@ TEST_F(ChatTest, TemplateKwargsReachTheTemplate) {
   v1::ChatResponse response;
   ASSERT_TRUE(Chat(request, &response).ok());
   EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user:U", kMark, "[glad]", kStart, "assistant:"}));
+}
+
+// A map has no order on the wire, and another one in every message of this process.
+TEST_F(ChatTest, EqualRequestsHaveEqualPromptsAThousandTimes) {
+  Restart(
+      "{{ messages[0].content }}{{ a | tojson }}{% for k in a %}{{ k }}{% endfor %}{% for k, v in a.items() %}{{ k "
+      "}}{{ v }}"
+      "{% endfor %}{{ a }}");
+  std::set<std::string> prompts;
+  for (int i = 0; i < 1000; ++i) {
+    v1::RenderChatRequest request;
+    Say(v1::ROLE_USER, "U", request.mutable_messages());
+    auto& fields =
+        *(*request.mutable_chat_template_kwargs()->mutable_fields())["a"].mutable_struct_value()->mutable_fields();
+    for (int j = 0; j < 12; ++j) {
+      auto& value = fields["k" + std::to_string((j + i) % 12)];
+      (*value.mutable_struct_value()->mutable_fields())["y"].set_number_value(1.5);
+      (*value.mutable_struct_value()->mutable_fields())["x"].set_number_value(1e15);
+    }
+    v1::RenderChatResponse response;
+    ASSERT_TRUE(Render(request, &response).ok());
+    prompts.insert(response.prompt());
+  }
+  EXPECT_EQ(prompts.size(), 1u);
+  EXPECT_NE(prompts.begin()->find(R"(U{"k0": {"x": 1000000000000000, "y": 1.5}, "k1": )"), std::string::npos)
+      << *prompts.begin();
+}
+
+TEST_F(ChatTest, VariablesThatTheTemplateCannotTakeAreNamed) {
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  auto& fields = *request.mutable_chat_template_kwargs()->mutable_fields();
+  fields["messages"].mutable_list_value();
+  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.messages");
+  fields.clear();
+  fields["tools"].mutable_list_value()->add_values()->mutable_struct_value();
+  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.tools");
+  fields.clear();
+  (*fields["a"].mutable_list_value()->add_values()->mutable_struct_value()->mutable_fields())["b"].set_number_value(
+      std::numeric_limits<double>::infinity());
+  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.a[0].b");
+}
+
+TEST_F(ChatTest, PartsReachATemplateThatReadsThemAsAList) {
+  Restart(
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}({{ p.text "
+      "}})"
+      "{% endfor %}{% endif %}{% endfor %}");
+  v1::RenderChatRequest request;
+  Say(v1::ROLE_USER, "a", request.mutable_messages());
+  request.mutable_messages(0)->add_content()->set_text("b");
+  Say(v1::ROLE_ASSISTANT, "c", request.mutable_messages());
+  v1::RenderChatResponse response;
+  ASSERT_TRUE(Render(request, &response).ok());
+  EXPECT_EQ(response.prompt(), "(a)(b)c");
+}
+
+TEST_F(ChatTest, NoMessageVanishes) {
+  Restart(
+      "{% for m in messages %}{% if m.role in ('system', 'user') %}<|start|>{{ m.role }}:{{ m.content }}{% endif %}{% "
+      "endfor %}");
+  v1::ChatRequest request;
+  Say(v1::ROLE_DEVELOPER, "D", request.mutable_messages());
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "system:D", kStart, "user:U"}));
+  Say(v1::ROLE_TOOL, "T", request.mutable_messages());
+  ExpectError(request, grpc::INVALID_ARGUMENT, "messages[2].role");
+
+  v1::GetModelResponse model;
+  grpc::ClientContext context;
+  ASSERT_TRUE(models()->GetModel(&context, {}, &model).ok());
+  EXPECT_THAT(model.model().chat_roles(), ElementsAre(v1::ROLE_SYSTEM, v1::ROLE_DEVELOPER, v1::ROLE_USER));
+  EXPECT_THAT(model.model().chat_template_warnings(),
+              ElementsAre("messages of these roles have no place: assistant, tool"));
+}
+
+TEST_F(ChatTest, ATemplateThatFailsIsNotTheRequestsFault) {
+  Restart("{{ messages[0].content }}\n{% if messages | length > 1 %}{{ messages[0].content + 1 }}{% endif %}");
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  v1::ChatResponse response;
+  ASSERT_TRUE(Chat(request, &response).ok());
+  Say(v1::ROLE_USER, "V", request.mutable_messages());
+  const grpc::Status status = Chat(request, &response);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "CHAT_TEMPLATE_FAILED");
+  EXPECT_EQ(DetailsOf(status).field(), "");
+  EXPECT_NE(status.error_message().find("chat template, line 2: '+' is not supported between str and int"),
+            std::string::npos)
+      << status.error_message();
 }
 
 TEST_F(ChatTest, OptionsAndEnvelopeHoldForChatsToo) {
@@ -286,11 +392,7 @@ TEST_F(ChatTest, AddedTokensOfAMessageAreTokensUnlessTheyStructureThePrompt) {
 
 TEST_F(ChatTest, ALongRefusalByTheTemplateIsCutBetweenCharacters) {
   Stop();
-  Start(TestOptions(), [](ModelHost* host) {
-    auto refusing = ChatTemplate::Parse("{{ raise_exception(messages[0].content) }}");
-    ASSERT_TRUE(refusing.ok());
-    host->chat_template = std::make_shared<const ChatTemplate>(*std::move(refusing));
-  });
+  Start(TestOptions(), [](ModelHost* host) { SetTemplate(host, "{{ raise_exception(messages[0].content) }}"); });
   // Whatever stands before it, the cut falls into a character of at least one of these.
   for (const char* begin : {"", "x", "xx"}) {
     std::string text = begin;
@@ -358,6 +460,27 @@ TEST_F(NoTemplateTest, ChatIsAFailedPrecondition) {
   const grpc::Status status = generation()->Chat(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_EQ(DetailsOf(status).info.reason(), "NO_CHAT_TEMPLATE");
+}
+
+TEST_F(NoTemplateTest, ATemplateThatDoesNotParseIsToldWithItsPlace) {
+  const std::string error = std::string(ChatFormatter::Create("a\n{{ 1 + }}").status().message());
+  Start(TestOptions(), [&](ModelHost* host) {
+    host->chat_template = nullptr;
+    host->chat_template_error = error;
+  });
+  v1::ChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  grpc::ClientContext context;
+  v1::ChatResponse response;
+  const grpc::Status status = generation()->Chat(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(DetailsOf(status).info.reason(), "CHAT_TEMPLATE_BROKEN");
+  EXPECT_NE(status.error_message().find("line 2, column 8"), std::string::npos) << status.error_message();
+  v1::GetModelResponse model;
+  grpc::ClientContext model_context;
+  ASSERT_TRUE(models()->GetModel(&model_context, {}, &model).ok());
+  EXPECT_FALSE(model.model().has_chat_template());
+  EXPECT_EQ(model.model().chat_template_error(), error);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/bpe.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_formatter.h"
 #include "engine/text/utf8.h"
 
 namespace sluice {
@@ -151,13 +151,13 @@ std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte, const std::vecto
   return {owned, owned->tokenizer.get()};
 }
 
-std::shared_ptr<const ChatTemplate> FakeChatTemplate() {
-  auto parsed = ChatTemplate::Parse(
+std::shared_ptr<const ChatFormatter> FakeChatTemplate() {
+  auto formatter = ChatFormatter::Create(
       "{% for message in messages %}<|start|>{{ message.role }}{% if message.name %}({{ message.name }}){% endif %}:"
       "{{ message.content }}{% if not (loop.last and continue_final_message) %}<|mark|>{% endif %}{% endfor %}"
       "{% if mood %}[{{ mood }}]{% endif %}{% if add_generation_prompt %}<|start|>assistant:{% endif %}");
-  SLUICE_CHECK(parsed.ok());
-  return std::make_shared<const ChatTemplate>(*std::move(parsed));
+  SLUICE_CHECK(formatter.ok());
+  return std::make_shared<const ChatFormatter>(*std::move(formatter));
 }
 
 ModelHost FakeHost(std::shared_ptr<FakeModel> model) {

@@ -64,7 +64,7 @@ class FakeModel {
 std::shared_ptr<const Tokenizer> FakeTokenizer(bool every_byte = true, const std::vector<std::string>& added = {});
 
 // Wraps each message as <|start|>role:text<|mark|>.
-std::shared_ptr<const ChatTemplate> FakeChatTemplate();
+std::shared_ptr<const ChatFormatter> FakeChatTemplate();
 
 // Context 256, blocks of 16 tokens, 64 of them; 8 sequences in a step. Tokenizer and template included.
 ModelHost FakeHost(std::shared_ptr<FakeModel> model);
