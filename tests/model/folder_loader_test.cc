@@ -390,7 +390,7 @@ TEST(UnknownKeysTest, EveryKeyOfPublishedConfigsIsKnown) {
 // Refused.
 
 TEST_F(FolderLoaderTest, FoldersWithoutAModel) {
-  ExpectRefused(kNotFound, {"config.json: no such file"});
+  ExpectRefused(kNotFound, {"no config.json is in the folder"});
   Write("config.json", "{");
   ExpectRefused(kInvalidArgument, {"config.json"});
   Write("config.json", "");
