@@ -22,6 +22,9 @@ struct EngineOptions {
   // Prefill rows in a step that also carries decodes: bounds how long a prompt can delay the next token of the others.
   // 0: a quarter of max_num_batched_tokens, but at least 64. Never more than the step has room for.
   int32_t max_prefill_tokens_beside_decodes = 0;
+  // Whether a waiting sequence is let in only if the pool is expected to carry it to its end beside those that run
+  // (KvForecast). If not, it is let in as soon as its prompt has room, and preempted when the pool runs out.
+  bool admit_by_forecast = true;
   // Waiting sequences, and their tokens: Submit refuses beyond, unless nothing is waiting.
   int32_t max_queued_requests = 1024;
   int64_t max_queued_tokens = 1 << 20;

@@ -203,7 +203,7 @@ void Scheduler::AdmitWaiting(int64_t now_ns) {
     if (PeakBlocks(s->num_tokens(), options_) > pool_.num_available()) break;
     if (!begun) forecast_.Begin(running_, output_lengths_);
     begun = true;
-    if (!running_.empty() && !forecast_.Fits(*s)) {
+    if (options_.admit_by_forecast && !running_.empty() && !forecast_.Fits(*s)) {
       // What the others hold, and so the forecast, changes by blocks.
       refusal_stands_ = std::max(1, options_.block_size / 2);
       break;

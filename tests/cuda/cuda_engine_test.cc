@@ -115,6 +115,7 @@ class CudaEngine : public ::testing::TestWithParam<ModelSpec (*)()> {
     engine_options.max_num_seqs = options.max_num_seqs;
     engine_options.max_num_batched_tokens = options.max_num_batched_tokens;
     engine_options.kv_groups = runner->kv_groups();
+    engine_options.admit_by_forecast = false;  // so that there are preemptions
 
     RecordingSink sink;
     auto engine = Engine::Create(engine_options, std::move(runner), &sink, Clock::Real()).value();

@@ -330,6 +330,7 @@ EngineOptions ServeOptions(const ModelSpec& spec, std::vector<AttentionMask> kv_
   // No fewer than let a second one in.
   const int64_t of_one = std::max(PeakBlocks(options.max_model_len - 1, options), 4 * std::ssize(options.kv_groups));
   options.num_blocks = num_sequences * int32_t(of_one);
+  options.admit_by_forecast = false;  // so that there are preemptions
   return options;
 }
 

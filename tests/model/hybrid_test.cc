@@ -112,6 +112,7 @@ class HybridTest : public ::testing::TestWithParam<Case> {
     options.max_num_seqs = max_num_seqs;
     options.max_num_batched_tokens = max_rows;
     options.num_blocks = num_sequences * int32_t(PeakBlocks(options.max_model_len - 1, options));
+    options.admit_by_forecast = false;  // so that there are preemptions
     return options;
   }
 

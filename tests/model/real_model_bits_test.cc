@@ -148,6 +148,7 @@ TEST_F(RealModelBitsTest, AfterPreemptionInTheEngine) {
   options.max_num_seqs = 8;
   options.max_num_batched_tokens = 64;
   options.num_blocks = kNumBlocks;
+  options.admit_by_forecast = false;  // so that there are preemptions
   RecordingSink sink;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       options,
