@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 constexpr std::chrono::microseconds kLongChunk{1000};
 // Chunks shorter than this are timed kChunksInRow at a time: reading the clock for each would be felt.
 constexpr std::chrono::microseconds kShortChunk{10};
-constexpr uint32_t kChunksInRow = 8;
+constexpr uint32_t kChunksInRow = 32;
 // One lost time slice stalls a thousand regions, so a worker without a core of its own stays away for longer each time.
 // A longest break of 320 ms already halves the speed of a quiet machine, because small daemons trigger it too.
 constexpr milliseconds kFirstBreak{5}, kLongestBreak{160};
@@ -30,11 +30,26 @@ int64_t NumPreemptions() {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-// Whether any chunk took long. Reads the clock after each chunk, or where chunks are short after several.
+// Whether any chunk of a region took long. Reads the clock after each chunk, or where chunks are short, as the last ones
+// were in the region before, after several.
 class ChunkTimer {
  public:
+  void Start() {
+    start_ = SteadyClock::now();
+    num_untimed_ = 0;
+    took_long_ = false;
+  }
   void AfterChunk() {
-    if (++num_untimed_ < in_row_) return;
+    if (++num_untimed_ == in_row_) Read();
+  }
+  // After the region's last. Returns whether any took long.
+  bool Finish() {
+    if (num_untimed_ > 0) Read();
+    return took_long_;
+  }
+
+ private:
+  void Read() {
     const auto now = SteadyClock::now();
     const auto took = now - start_;
     took_long_ |= took > kLongChunk;
@@ -42,10 +57,8 @@ class ChunkTimer {
     start_ = now;
     num_untimed_ = 0;
   }
-  bool took_long() const { return took_long_; }
 
- private:
-  SteadyClock::time_point start_ = SteadyClock::now();
+  SteadyClock::time_point start_;
   uint32_t num_untimed_ = 0, in_row_ = 1;
   bool took_long_ = false;
 };
@@ -79,24 +92,24 @@ void ThreadPool::Run(uint32_t num_chunks, Work work) {
   for (uint32_t left = num_chunks; left > 0;) {
     const uint32_t piece = std::min(left, Board::kMaxChunks);
     const Board::Region region = board_.Post(piece, work);
-    RunChunks(0, region);
-    board_.WaitUntilDone(region, spin_);
+    RunChunks(0, region, [] {});
+    board_.WaitUntilDone(spin_);
     work.first_chunk += piece;
     left -= piece;
   }
   SetPlace(0, Place::kOutside);
 }
 
-// Runs chunks until none is left to draw. Returns true when a chunk took long.
-bool ThreadPool::RunChunks(int worker, Board::Region region) {
-  ChunkTimer timer;
+// Runs chunks until none is left to draw, and calls after_chunk() after each. Returns whether it ran any.
+template <class AfterChunk>
+bool ThreadPool::RunChunks(int worker, Board::Region region, AfterChunk&& after_chunk) {
   std::span<const uint8_t> next;
   const auto run = [&](const Work& work, uint32_t chunk) {
     next = work.next;
     chunk += work.first_chunk;
     SetPlace(worker, Place::kFirstChunk + chunk);
     work.function(work.context, chunk, worker);
-    timer.AfterChunk();
+    after_chunk();
   };
   if (board_.RunChunks(static_cast<uint32_t>(worker), region, run) == 0) return false;
   SetPlace(worker, Place::kWaits);
@@ -104,7 +117,7 @@ bool ThreadPool::RunChunks(int worker, Board::Region region) {
     const uint8_t* ahead = next.data() + next.size() / num_threads() * worker;
     for (size_t i = 0; i < kIdlePrefetchBytes; i += 64) __builtin_prefetch(ahead + i);
   }
-  return timer.took_long();
+  return true;
 }
 
 void ThreadPool::SitOut(milliseconds time) const {
@@ -113,13 +126,15 @@ void ThreadPool::SitOut(milliseconds time) const {
 
 void ThreadPool::WorkerLoop(int worker) {
   Board::Region region = board_.first();
+  ChunkTimer timer;
   int64_t preemptions = NumPreemptions();
   milliseconds pause = kFirstBreak;
   auto back = SteadyClock::time_point::min();
   for (;;) {
     region = board_.WaitForRegion(region, spin_);
     if (region.is_end()) return;
-    if (!RunChunks(worker, region)) continue;
+    timer.Start();
+    if (!RunChunks(worker, region, [&] { timer.AfterChunk(); }) || !timer.Finish()) continue;
     const int64_t before = preemptions;
     preemptions = NumPreemptions();
     if (preemptions == before) continue;
@@ -135,9 +150,9 @@ void ThreadPool::WorkerLoop(int worker) {
 
 std::string ThreadPool::Describe() const {
   const Board::Region region = board_.current();
-  std::string text = absl::StrCat("region ", region.number(), ": ", board_.num_done(), " of ", region.num_chunks(), " chunks done");
+  std::string text = absl::StrCat("region ", region.number(), ": ", board_.num_undone(), " of ", region.num_chunks(), " chunks not done");
   for (int worker = 0; worker < num_threads(); ++worker) {
-    const Board::ShareState share = board_.share_state(static_cast<uint32_t>(worker), region);
+    const Board::Chunks left = board_.left_of_share(static_cast<uint32_t>(worker), region);
     const uint64_t place = places_[worker].value.load(std::memory_order_relaxed);
     absl::StrAppend(&text, "; worker ", worker, " ");
     switch (place) {
@@ -153,7 +168,7 @@ std::string ThreadPool::Describe() const {
       default:
         absl::StrAppend(&text, "is in chunk ", place - Place::kFirstChunk);
     }
-    absl::StrAppend(&text, " (", share.end - std::min(share.next, share.end), " left of its share)");
+    absl::StrAppend(&text, " (", left.end - left.begin, " left of its share)");
   }
   return text;
 }

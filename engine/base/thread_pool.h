@@ -1,7 +1,7 @@
 // Worker threads for many short parallel regions: a decoding step is some 150 regions of a few microseconds each.
 //
 // A region is n chunks. Each worker begins with a contiguous share of them, so that it reads one long stream of memory;
-// who is done takes what others have left of theirs, chunk by chunk (region_board.h says how none is lost). A region ends
+// who is done takes some of what others have left of theirs (region_board.h says how none is lost). A region ends
 // when its chunks are done, not when every worker has come by: a worker that the system took off its core holds nobody up
 // unless it holds a chunk, and one to which that happens leaves the work to the others for a while. Idle workers poll for
 // a short time and then sleep in the kernel.
@@ -70,7 +70,8 @@ class ThreadPool {
   };
 
   void Run(uint32_t num_chunks, Work work);
-  bool RunChunks(int worker, Board::Region region);
+  template <class AfterChunk>
+  bool RunChunks(int worker, Board::Region region, AfterChunk&& after_chunk);
   void WorkerLoop(int worker);
   void SitOut(std::chrono::milliseconds time) const;
   void SetPlace(int worker, uint64_t place) const { places_[worker].value.store(place, std::memory_order_relaxed); }

@@ -40,7 +40,7 @@ class Program : public interleavings::Program {
     for (int r = 1; r <= kNumRegions; ++r) {
       const auto region = board_.Post(kNumParts, r);
       Run(0, region);
-      board_.WaitUntilDone(region, {});
+      board_.WaitUntilDone({});
       interleavings::Forget(region.number());
       Check(whole_.Get() == r * kNumParts, "the parts were not put together");
     }

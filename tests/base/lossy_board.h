@@ -60,8 +60,8 @@ class LossyBoard {
     return num_run;
   }
 
-  void WaitUntilDone(Region region, std::chrono::nanoseconds) {
-    for (uint32_t done; (done = num_done_.load()) != region.chunks;) num_done_.wait(done);
+  void WaitUntilDone(std::chrono::nanoseconds) {
+    for (uint32_t done; (done = num_done_.load()) != num_chunks_;) num_done_.wait(done);
   }
 
  private:

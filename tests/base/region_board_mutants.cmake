@@ -19,21 +19,23 @@ function(mutant name find replace)
   set(list "${list} X(${name})" PARENT_SCOPE)
 endfunction()
 
-mutant(TicketsOfAnyRegionCount "age <= kNumberMask / 2 ? begin : end" "begin")
-mutant(TicketsOfEarlierRegionsAreEmpty "age <= kNumberMask / 2 ? begin : end" "end")
-mutant(NumbersAreComparedWithoutWrapping "age <= kNumberMask / 2 ? begin : end"
-  "region.number() > (ticket >> kChunkBits) ? begin : end")
+mutant(TicketsOfAnyRegionCount "    return {share.end, share.end};" "    return share;")
+mutant(TicketsOfEarlierRegionsAreEmpty "if (age <= kNumberMask / 2) return share;" "")
+mutant(NumbersAreComparedWithoutWrapping "if (age <= kNumberMask / 2) return share;"
+  "if (region.number() > (ticket >> 2 * kChunkBits)) return share;")
 mutant(DrawsByStoreInsteadOfCompareExchange
-  "if (!ticket.compare_exchange_weak(seen, drawn, std::memory_order_relaxed)) continue;"
-  "ticket.store(drawn, std::memory_order_relaxed);")
-mutant(TicketDoesNotCarryItsRegion "const uint64_t drawn = Pack(region.number(), chunk + 1).word_;"
-  "const uint64_t drawn = Pack(first_.number(), chunk + 1).word_;")
-mutant(CountsBeforeRunning "      run(work_.Get(), chunk);\n      ++num_run;"
-  "      num_done_.fetch_add(1);\n      run(work_.Get(), chunk);")
-mutant(CountsAgainstTheRegionBefore "    num_done_.store(0, std::memory_order_relaxed);\n    return Publish(num_chunks);"
-  "    const Region region = Publish(num_chunks);\n    num_done_.store(0, std::memory_order_relaxed);\n    return region;")
-mutant(PublishesBeforeTheWorkIsWritten "    work_.Set(work);\n    num_done_.store(0, std::memory_order_relaxed);\n    return Publish(num_chunks);"
-  "    num_done_.store(0, std::memory_order_relaxed);\n    const Region region = Publish(num_chunks);\n    work_.Set(work);\n    return region;")
+  "if (!ticket.compare_exchange_weak(seen, rest, std::memory_order_relaxed)) continue;"
+  "ticket.store(rest, std::memory_order_relaxed);")
+mutant(TicketDoesNotCarryItsRegion "const uint64_t rest = Pack(region.number(), " "const uint64_t rest = Pack(first_.number(), ")
+mutant(CountsBeforeRunning "      for (uint32_t chunk = drawn.begin; chunk < drawn.end; ++chunk) run(work_.Get(), chunk);\n      num_run += count;"
+  "      num_done_.fetch_add(count);\n      for (uint32_t chunk = drawn.begin; chunk < drawn.end; ++chunk) run(work_.Get(), chunk);")
+mutant(ThiefRunsOneChunkOfThoseItDrew "chunk < drawn.end; ++chunk" "chunk == drawn.begin; ++chunk")
+mutant(ThiefTakesTheBackButLeavesIt "own ? left.end : drawn.begin" "left.end")
+mutant(ThiefCutsTheFront "own ? drawn.end : left.begin" "drawn.end")
+mutant(CountsAgainstTheRegionBefore "    work_.Set(work);\n    all_done_.store(all_done_.load(std::memory_order_relaxed) + num_chunks, std::memory_order_relaxed);\n    return Publish(num_chunks);"
+  "    work_.Set(work);\n    const Region region = Publish(num_chunks);\n    all_done_.store(all_done_.load() + num_chunks);\n    return region;")
+mutant(PublishesBeforeTheWorkIsWritten "    work_.Set(work);\n    all_done_.store(all_done_.load(std::memory_order_relaxed) + num_chunks, std::memory_order_relaxed);\n    return Publish(num_chunks);"
+  "    all_done_.store(all_done_.load() + num_chunks);\n    const Region region = Publish(num_chunks);\n    work_.Set(work);\n    return region;")
 mutant(SleepsWithoutLookingAgain "if (posted(std::memory_order_seq_cst)) break;" "if (num_wakes > 0 && posted(std::memory_order_seq_cst)) break;")
 mutant(LooksBeforeItSaysThatItSleeps "    num_sleeping_.fetch_add(1, std::memory_order_seq_cst);\n    for (;;) {"
   "    if (posted(std::memory_order_seq_cst)) return Region(word);\n    num_sleeping_.fetch_add(1, std::memory_order_seq_cst);\n    for (bool looked = true;; looked = false) {\n      if (looked) { num_wakes_.wait(num_wakes_.load()); continue; }")

@@ -64,7 +64,7 @@ class RegionBoardProgram : public interleavings::Program {
       interleavings::Forget(r);
       Run(0, region);
       interleavings::Forget(r);
-      board_.WaitUntilDone(region, kNoSpin);
+      board_.WaitUntilDone(kNoSpin);
       interleavings::Forget(r);
       for (uint32_t chunk = 0; chunk < regions_[r]; ++chunk) {
         interleavings::Check(num_runs_[r][chunk] == 1, "a region is done before its chunks");

@@ -36,11 +36,16 @@ Result ExploreBoard(int num_workers, std::vector<uint32_t> regions, Options opti
 using Board = RegionBoard<RegionWork, interleavings::Atomics>;
 
 constexpr Options kInterleavings{.weak = false};
-constexpr uint64_t kBeforeWrap = (uint64_t{1} << 40) - 2;  // the second region's number is 0 again
+constexpr uint64_t kBeforeWrap = (uint64_t{1} << 36) - 2;  // the second region's number is 0 again
 
 TEST(RegionBoardTest, TwoWorkersRunEachChunkOnceInTwoRegions) {
   EXPECT_EQ(ExploreBoard<Board>(2, {6, 6}, kInterleavings).failure, "");
   EXPECT_EQ(ExploreBoard<Board>(2, {3, 2}).failure, "");
+}
+
+TEST(RegionBoardTest, ThievesDrawSeveralChunksAtATime) {
+  EXPECT_EQ(ExploreBoard<Board>(2, {8, 8}, kInterleavings).failure, "");
+  EXPECT_EQ(ExploreBoard<Board>(2, {8}).failure, "");
 }
 
 TEST(RegionBoardTest, ThreeWorkersRunEachChunkOnce) {
@@ -78,6 +83,7 @@ std::string FirstFailure(Options options = {}) {
   explore(2, {2, 2}, kBeforeWrap);
   options.weak = false;
   explore(3, {2}, 0);
+  explore(2, {8}, 0);
   return failure;
 }
 

@@ -173,7 +173,7 @@ TEST(ThreadPoolTest, DescribesWhereWorkersStand) {
     if (chunk == 0) during = absl::StrCat(worker, " ", pool.Describe());
   });
   const std::string worker = during.substr(0, 1);
-  EXPECT_THAT(during, testing::HasSubstr("region 1: 0 of 6 chunks done")) << during;
+  EXPECT_THAT(during, testing::HasSubstr("region 1: 6 of 6 chunks not done")) << during;
   EXPECT_THAT(during, testing::HasSubstr(absl::StrCat("worker ", worker, " is in chunk 0"))) << during;
   EXPECT_THAT(pool.Describe(), testing::HasSubstr("worker 0 is outside (0 left of its share)"));
 }
