@@ -78,31 +78,35 @@ std::vector<MetricFamily> ProcessFamilies(double start_time_seconds) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
-  add("process_cpu_seconds_total", "User and system CPU time spent.", MetricType::Counter,
+  add("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", MetricType::Counter,
       seconds(usage.ru_utime) + seconds(usage.ru_stime));
   double virtual_pages = 0, resident_pages = 0;
   std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
   const double page_bytes = double(sysconf(_SC_PAGESIZE));
-  add("process_virtual_memory_bytes", "Virtual memory size.", MetricType::Gauge, virtual_pages * page_bytes);
-  add("process_resident_memory_bytes", "Resident memory size.", MetricType::Gauge, resident_pages * page_bytes);
-  add("process_start_time_seconds", "Start time of the process since 1970.", MetricType::Gauge, start_time_seconds);
+  add("process_virtual_memory_bytes", "Virtual memory size in bytes.", MetricType::Gauge, virtual_pages * page_bytes);
+  add("process_resident_memory_bytes", "Resident memory size in bytes.", MetricType::Gauge,
+      resident_pages * page_bytes);
+  add("process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", MetricType::Gauge,
+      start_time_seconds);
   int num_fds = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
     ++num_fds;
   }
-  add("process_open_fds", "Open file descriptors.", MetricType::Gauge, num_fds);
+  add("process_open_fds", "Number of open file descriptors.", MetricType::Gauge, num_fds);
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  add("process_max_fds", "Largest number of open file descriptors.", MetricType::Gauge, double(limit.rlim_cur));
+  add("process_max_fds", "Maximum number of open file descriptors.", MetricType::Gauge, double(limit.rlim_cur));
   return families;
 }
 
 std::vector<MetricFamily> ConnectionFamilies(const std::vector<ListenerSnapshot>& listeners) {
   MetricFamily open{"sluice_connections", "Open connections.", MetricType::Gauge, {}};
-  MetricFamily accepted{"sluice_connections_accepted_total", "Connections that came.", MetricType::Counter, {}};
-  MetricFamily cut{"sluice_connections_cut_total", "Connections refused or closed before their end, by reason.",
-                   MetricType::Counter, {}};
+  MetricFamily accepted{"sluice_connections_accepted_total", "Connections accepted.", MetricType::Counter, {}};
+  MetricFamily cut{"sluice_connections_cut_total",
+                   "Connections refused, or closed by the server, by reason.",
+                   MetricType::Counter,
+                   {}};
   const auto add = [](MetricFamily* family, const Labels& labels, double value) {
     ClientMetric metric;
     metric.label = labels;
@@ -196,44 +200,45 @@ class Metrics::Impl {
       : options_(options),
         model_{{"model", options.model}},
         time_to_first_token(
-            Add("time_to_first_token_seconds", "From a call's arrival to its first token.", FirstTokenBuckets())),
-        inter_token_latency(
-            Add("inter_token_latency_seconds", "Between two tokens of a choice.", TokenLatencyBuckets())),
+            Add("time_to_first_token_seconds", "Time from a call's arrival to its first token.", FirstTokenBuckets())),
+        inter_token_latency(Add("inter_token_latency_seconds", "Time between two consecutive tokens of a choice.",
+                                TokenLatencyBuckets())),
         time_per_output_token(Add("time_per_output_token_seconds", "Mean time per token after the first, per call.",
                                   TokenLatencyBuckets())),
-        e2e_latency(Add("e2e_latency_seconds", "From a call's arrival to its end.", DurationBuckets())),
-        queue_time(Add("queue_time_seconds", "From arrival at the engine to the first step.", DurationBuckets())),
-        prefill_time(Add("prefill_time_seconds", "From the first step to the first token.", DurationBuckets())),
-        decode_time(Add("decode_time_seconds", "From the first token to the last.", DurationBuckets())),
-        inference_time(Add("inference_time_seconds", "From the first step to the last token.", DurationBuckets())),
-        request_prompt_tokens(Add("request_prompt_tokens", "Prompt tokens of a call, once however many choices it has.",
+        e2e_latency(Add("e2e_latency_seconds", "Time from a call's arrival to its end.", DurationBuckets())),
+        queue_time(Add("queue_time_seconds", "Time from arrival at the engine to the first step.", DurationBuckets())),
+        prefill_time(Add("prefill_time_seconds", "Time from the first step to the first token.", DurationBuckets())),
+        decode_time(Add("decode_time_seconds", "Time from the first token to the last.", DurationBuckets())),
+        inference_time(Add("inference_time_seconds", "Time from the first step to the last token.", DurationBuckets())),
+        request_prompt_tokens(Add("request_prompt_tokens",
+                                  "Prompt tokens of a call, counted once however many choices it has.",
                                   TokenCountBuckets())),
         request_generation_tokens(
-            Add("request_generation_tokens", "Generated tokens of a call, of all its choices.", TokenCountBuckets())),
-        request_max_tokens(
-            Add("request_max_tokens", "Largest number of tokens that a call allows per choice.", TokenCountBuckets())),
-        batch_tokens(Add("batch_tokens",
-                         "Tokens computed by one step, those computed anew after a preemption included.",
+            Add("request_generation_tokens", "Generated tokens of a call, all choices together.", TokenCountBuckets())),
+        request_max_tokens(Add("request_max_tokens", "Maximum number of tokens that a call may generate per choice.",
+                               TokenCountBuckets())),
+        batch_tokens(Add("batch_tokens", "Tokens computed in one step, including those recomputed after a preemption.",
                          TokenCountBuckets())),
         backpressure(Add("stream_backpressure_seconds",
-                         "How long writing to a client took while more output was waiting for that client.",
+                         "Time that a write to a client took while more output was waiting for that client.",
                          DurationBuckets())) {
     auto& requests_family = prometheus::BuildCounter()
                                 .Name("sluice_requests_total")
-                                .Help("Generation calls by how they ended, refused ones too; a call counts once "
-                                      "however many choices it has.")
+                                .Help(
+                                    "Generation calls by outcome, including refused ones; a call counts once however "
+                                    "many choices it has.")
                                 .Register(registry_);
     for (size_t i = 0; i < kOutcomes.size(); ++i) {
       requests[i] = &requests_family.Add({{"model", options.model}, {"outcome", kOutcomes[i]}, {"api", "grpc"}});
     }
     auto& grpc_family = prometheus::BuildCounter()
                             .Name("sluice_grpc_server_handled_total")
-                            .Help("gRPC calls of all services that ended, by status code.")
+                            .Help("Finished gRPC calls of all services, by status code.")
                             .Register(registry_);
     for (size_t i = 0; i < kGrpcCodes.size(); ++i) grpc_codes[i] = &grpc_family.Add({{"grpc_code", kGrpcCodes[i]}});
     cached_tokens = &prometheus::BuildCounter()
                          .Name("sluice_prompt_tokens_cached_total")
-                         .Help("Prompt tokens found in the prefix cache, of each call once.")
+                         .Help("Prompt tokens found in the prefix cache, counted once per call.")
                          .Register(registry_)
                          .Add(model_);
   }
@@ -280,8 +285,9 @@ class Metrics::Impl {
       add(name, help, MetricType::Counter, value, model);
     };
     gauge("requests_running", "Sequences in the running batch.", engine.num_running);
-    gauge("requests_waiting", "Sequences that wait to run.", engine.num_waiting);
-    gauge("kv_cache_usage_ratio", "Live KV blocks over all of them; cached blocks are reclaimable and not counted.",
+    gauge("requests_waiting", "Sequences waiting to run.", engine.num_waiting);
+    gauge("kv_cache_usage_ratio",
+          "Share of KV blocks that sequences hold, 0 to 1; cached blocks are reclaimable and do not count.",
           engine.kv_blocks_total == 0 ? 0 : double(engine.kv_blocks_live) / engine.kv_blocks_total);
     gauge("kv_blocks", "KV blocks by state.", engine.kv_blocks_live);
     families.back().metric.resize(3, families.back().metric.front());
@@ -291,35 +297,40 @@ class Metrics::Impl {
       families.back().metric[i].label.push_back({"state", states[i].first});
       families.back().metric[i].gauge.value = states[i].second;
     }
-    gauge("kv_blocks_capacity", "KV blocks of the pool.", engine.kv_blocks_total);
-    counter("prompt_tokens_total",
-            "Prompt tokens computed or found in the cache, of every choice of a call, counted when its prompt is done; "
-            "what a preempted sequence computes anew does not count again.",
-            double(engine.num_prompt_tokens));
-    counter("generation_tokens_total",
-            "Tokens generated for all choices, end and stop tokens included. The few that follow a stop string, before "
-            "generation stops, are in no call's usage.",
-            double(engine.num_generation_tokens));
-    counter("preemptions_total", "Times that a sequence was pushed back to the queue for lack of KV blocks.",
+    gauge("kv_blocks_capacity", "KV blocks in the pool.", engine.kv_blocks_total);
+    counter(
+        "prompt_tokens_total",
+        "Prompt tokens of every sequence, computed or found in the prefix cache, counted when its prefill is complete; "
+        "recomputation after a preemption does not count again.",
+        double(engine.num_prompt_tokens));
+    counter(
+        "generation_tokens_total",
+        "Tokens generated for every sequence, including end and stop tokens. The few generated after a stop string, "
+        "before the sequence is cancelled, are in no call's usage.",
+        double(engine.num_generation_tokens));
+    counter("preemptions_total", "Times that a sequence went back to the queue for lack of KV blocks.",
             double(engine.num_preemptions));
-    counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache; there is none, so 0.", 0);
-    counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache; there is none, so 0.", 0);
-    gauge("engine_healthy", "1 while the engine makes progress, 0 once it has failed or stalls.", now.healthy);
-    gauge("draining", "1 once new calls are refused.", now.draining);
-    add("log_lines_dropped_total", "Log lines left out: stderr was not read fast enough, or a library wrote too many.",
-        MetricType::Counter, double(now.log_lines_dropped), {});
-    add("output_held_bytes", "Output that waits for clients to read it.", MetricType::Gauge,
+    counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache; always 0, as there is none.",
+            0);
+    counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache; always 0, as there is none.", 0);
+    gauge("engine_healthy", "1 while the engine makes progress, 0 when it has failed or stalls.", now.healthy);
+    gauge("draining", "1 while the server drains and refuses new calls, else 0.", now.draining);
+    add("log_lines_dropped_total",
+        "Log lines dropped because stderr was not read fast enough or a library wrote too many.", MetricType::Counter,
+        double(now.log_lines_dropped), {});
+    add("output_held_bytes", "Bytes of output buffered until clients read them.", MetricType::Gauge,
         double(now.output_held_bytes), {});
-    add("output_cut_total", "Calls cut because too much output waited for their connection, or for all.",
+    add("output_cut_total",
+        "Calls ended because too much output was buffered for their connection, or for all clients.",
         MetricType::Counter, double(now.output_cut), {});
-    gauge("model_load_seconds", "What reading the model took.", now.model_load_seconds);
-    gauge("model_weight_bytes", "Memory that the model's matrices take.", double(now.model_weight_bytes));
-    gauge("kv_cache_bytes", "Memory set aside for the KV cache.", double(now.kv_cache_bytes));
-    add("cache_info", "Shape of the KV pool.", MetricType::Gauge, 1,
+    gauge("model_load_seconds", "Time it took to load the model.", now.model_load_seconds);
+    gauge("model_weight_bytes", "Memory used by the model's weight matrices.", double(now.model_weight_bytes));
+    gauge("kv_cache_bytes", "Memory allocated for the KV cache.", double(now.kv_cache_bytes));
+    add("cache_info", "Block size and number of blocks of the KV cache, as labels; always 1.", MetricType::Gauge, 1,
         {{"model", options_.model},
          {"block_size", absl::StrCat(now.block_size)},
          {"num_blocks", absl::StrCat(engine.kv_blocks_total)}});
-    add("model_info", "What is served.", MetricType::Gauge, 1,
+    add("model_info", "The served model and how it is computed, as labels; always 1.", MetricType::Gauge, 1,
         {{"model", options_.model},
          {"architecture", now.architecture},
          {"weight_type", now.weight_type},
@@ -327,7 +338,8 @@ class Metrics::Impl {
          {"kv_type", now.kv_type},
          {"device", now.device}});
     for (MetricFamily& family : ConnectionFamilies(now.listeners)) families.push_back(std::move(family));
-    add("build_info", "Version of the program.", MetricType::Gauge, 1, {{"version", options_.version}});
+    add("build_info", "Version of the server, as a label; always 1.", MetricType::Gauge, 1,
+        {{"version", options_.version}});
     return families;
   }
 

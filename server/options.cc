@@ -50,109 +50,121 @@ void Declare(CLI::App* app, RawFlags* raw) {
   };
   const char* model = "Model";
   add("--model", &raw->model,
-      "The model to serve: a GGUF file, or a Hugging Face folder (config.json, *.safetensors). Required.", model,
+      "The model to serve: a GGUF file or a Hugging Face folder (config.json, *.safetensors). Required.", model,
       "PATH");
   app->add_option("--served-model-name", raw->names,
-                  "Name of the model in requests; repeat it for aliases. Default: the file's name without .gguf, or "
-                  "the folder's.")
+                  "Name of the model in requests; repeat the flag for aliases. Default: the file name without .gguf, "
+                  "or the folder name.")
       ->group(model)
       ->type_name("NAME");
-  add("--device", &raw->device, "Where to compute: cpu or cuda; auto: a GPU if there is one that this build can use.",
-      model, "NAME");
-  add("--threads", &raw->threads, "Threads that compute; auto: as many as CPU affinity and cgroup quota allow.", model,
-      "N");
-  add("--max-model-len", &raw->max_model_len,
-      "Longest context of a request in tokens, prompt and output together; auto: what the model was trained for (with "
-      "dynamic RoPE, larger values up to its factor times that are accepted).",
+  add("--device", &raw->device,
+      "Device to compute on: cpu or cuda; auto: the first GPU that this build can use, else the CPU.", model, "NAME");
+  add("--threads", &raw->threads, "Number of compute threads; auto: as many as CPU affinity and cgroup quota allow.",
       model, "N");
-  add("--block-size", &raw->block_size, "Tokens per KV cache block: a power of two from 16 to 256.", model, "N");
+  add("--max-model-len", &raw->max_model_len,
+      "Maximum context of a request in tokens, prompt plus output; auto: the model's own context length. Models with "
+      "linear or dynamic RoPE scaling accept up to their scaling factor times that.",
+      model, "N");
+  add("--block-size", &raw->block_size, "Tokens per KV cache block, a power of two from 16 to 256.", model, "N");
   add("--kv-memory", &raw->kv_memory,
-      "Memory of the KV cache, such as 256MiB or 4GiB; auto: what is needed, as far as memory is free.", model,
-      "BYTES");
+      "Memory for the KV cache, such as 256MiB or 4GiB; auto: enough for --max-num-seqs sequences, as far as free "
+      "memory allows (on the CPU at most half of it, and 8GiB).",
+      model, "BYTES");
   add("--activations", &raw->activations,
-      "Precision of activations: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU; auto: the first of each.", model,
-      "TYPE");
+      "Precision of activations: int16, int8 or f32 on the CPU, bf16 or f32 on a GPU; auto: int16 on the CPU, bf16 on "
+      "a GPU.",
+      model, "TYPE");
   add("--kv-dtype", &raw->kv_dtype,
-      "Type of keys and values in the KV cache: f32, f16, bf16 or, on a GPU, fp8_e4m3; auto: f16, or bf16 where weights "
-      "and activations are bf16 (on a GPU).",
+      "Data type of the KV cache: f32, f16, bf16 or, on a GPU, fp8_e4m3; auto: f16, but bf16 on a GPU if weights and "
+      "activations are bf16.",
       model, "TYPE");
   add("--mla-expand-from", &raw->mla_expand_from,
-      "Prompts of at least N tokens use the expanded form of latent attention (MLA), faster in long steps and slower in "
-      "short ones; never: always the absorbed form; auto: 512 on a GPU, never on the CPU.",
+      "Compute latent attention (MLA) in its expanded form for prompts of at least N tokens: faster in steps with many "
+      "prompt tokens, slower in others; never: always in its absorbed form; auto: 512 on a GPU, never on the CPU.",
       model, "N");
   add("--gemm-library-from", &raw->gemm_library_from,
-      "Prompts of at least N tokens use the matrix products of cuBLASLt on a GPU, with weights rounded to bf16: faster "
-      "in steps of thousands of tokens; never: always the server's own.",
+      "On a GPU, use cuBLASLt's matrix products for prompts of at least N tokens, with weights rounded to bf16: faster "
+      "in steps of thousands of tokens; never: always the server's own kernels.",
       model, "N");
 
   const char* limits = "Limits";
-  add("--max-num-seqs", &raw->max_num_seqs, "Most sequences in one step.", limits, "N");
+  add("--max-num-seqs", &raw->max_num_seqs, "Maximum number of sequences in one step.", limits, "N");
   add("--max-num-batched-tokens", &raw->max_num_batched_tokens,
-      "Most tokens in one step, at least --max-num-seqs; longer prompts are computed in chunks.", limits, "N");
-  add("--max-queued-requests", &raw->max_queued_requests, "Most sequences that may wait; further requests are refused.",
-      limits, "N");
+      "Maximum number of tokens in one step, at least --max-num-seqs; longer prompts are computed in chunks.", limits,
+      "N");
+  add("--max-queued-requests", &raw->max_queued_requests,
+      "Maximum number of sequences in the queue; further requests are refused.", limits, "N");
   add("--max-queued-tokens", &raw->max_queued_tokens,
-      "Most tokens that may wait, prompts and output to be recomputed; further requests are refused.", limits, "N");
+      "Maximum number of tokens in the queue, of prompts and of output that has to be recomputed; further requests are "
+      "refused.",
+      limits, "N");
   add("--max-queue-seconds", &raw->max_queue_seconds,
-      "Refuse a request at once, with the time to retry after, if it would wait longer than this at the pace at which "
-      "the queue has been moving; 0: never.",
+      "Refuse a request at once, with a retry delay, if at the queue's recent pace it would wait longer than this many "
+      "seconds; 0: never.",
       limits, "N");
   add("--max-logprobs", &raw->max_logprobs,
-      "Most log-probabilities that a request may ask for at each position; -1: the whole vocabulary.", limits, "N");
-  add("--max-request-bytes", &raw->max_request_bytes, "Largest gRPC request; larger ones are refused.", limits,
-      "BYTES");
+      "Maximum number of log-probabilities that a request may ask for at each position; -1: the whole vocabulary.",
+      limits, "N");
+  add("--max-request-bytes", &raw->max_request_bytes, "Maximum size of a gRPC request; larger ones are refused.",
+      limits, "BYTES");
   app->add_flag("--accept-compression", raw->accept_compression,
-                "Accept requests compressed by gzip or deflate; --max-request-bytes then counts them inflated.")
+                "Accept requests compressed with gzip or deflate; --max-request-bytes then limits their size when "
+                "decompressed.")
       ->group(limits);
   add("--grpc-memory", &raw->grpc_memory,
-      "Memory that gRPC may use for arriving requests; when it is used up, the largest are refused.", limits, "BYTES");
+      "Memory that gRPC may use for incoming requests; when it is used up, the largest are refused.", limits, "BYTES");
   add("--max-stream-buffer", &raw->max_stream_buffer,
-      "Most output that may wait for a slow client before its stream is ended.", limits, "BYTES");
+      "Maximum output buffered for one stream whose client reads too slowly; beyond it the stream is ended.", limits,
+      "BYTES");
   add("--max-connection-buffer", &raw->max_connection_buffer,
-      "Most output that may wait for all calls of one connection, unread unary answers included; beyond it the call "
-      "that holds most is ended.",
+      "Maximum output buffered for all calls of one connection, unary responses included; beyond it the call with the "
+      "most buffered output is ended.",
       limits, "BYTES");
   add("--max-total-buffer", &raw->max_total_buffer,
-      "Most output that may wait for all clients; beyond it the call that holds most is ended.", limits, "BYTES");
+      "Maximum output buffered for all clients; beyond it the call with the most buffered output is ended.", limits,
+      "BYTES");
 
   const char* network = "Network";
   add("--host", &raw->host,
-      "IP address to listen on, for gRPC and HTTP; auto: all of the machine's, IPv6 and IPv4. The admin port is always "
-      "on 127.0.0.1, or on ::1 where that is missing.",
+      "IP address to listen on for gRPC and HTTP; auto: all addresses, IPv6 and IPv4. The admin port always listens on "
+      "127.0.0.1, or on ::1 where that is missing.",
       network, "ADDRESS");
   add("--grpc-port", &raw->grpc_port, "Port of the public gRPC services; 0: any free port.", network, "PORT");
   add("--http-port", &raw->http_port, "Port of /metrics, /health and /version; 0: any free port.", network, "PORT");
   add("--admin-port", &raw->admin_port, "Port of the admin service (load, drain); 0: any free port.", network, "PORT");
-  add("--grpc-keepalive-time", &raw->keepalive_time, "Ping a connection that has been silent for this long.", network,
-      "DURATION");
+  add("--grpc-keepalive-time", &raw->keepalive_time, "Ping a connection after it has been silent for this long.",
+      network, "DURATION");
   add("--grpc-keepalive-timeout", &raw->keepalive_timeout,
       "Close a connection that leaves a ping unanswered for this long.", network, "DURATION");
   add("--max-connections", &raw->max_connections,
-      "Most connections to the gRPC port; fewer if the limit of open files is too low for them.", network, "N");
+      "Maximum number of connections to the gRPC port; fewer if the limit on open files is too low for them.", network,
+      "N");
   add("--max-connections-per-peer", &raw->max_connections_per_peer,
-      "Most connections that one IPv4 address, or one /64 of IPv6, may have to the gRPC port.", network, "N");
-  app->add_option("--trusted-proxies", raw->trusted_proxies,
-                  "Addresses or networks, such as 10.0.0.0/8, of proxies that speak for many clients: they are not "
-                  "limited per peer. Repeat it, or separate by commas.")
+      "Maximum number of connections to the gRPC port from one IPv4 address, or from one /64 of IPv6.", network, "N");
+  app->add_option(
+         "--trusted-proxies", raw->trusted_proxies,
+         "Addresses or networks, such as 10.0.0.0/8, of proxies that connect on behalf of many clients and are "
+         "exempt from limits per peer. Repeat the flag, or separate values with commas.")
       ->delimiter(',')
       ->group(network)
       ->type_name("NETWORK");
   add("--receive-timeout", &raw->receive_timeout, "Refuse a request that takes longer than this to arrive in full.",
       network, "DURATION");
-  app->add_flag("--no-reflection", raw->no_reflection, "Do not offer gRPC reflection.")->group(network);
+  app->add_flag("--no-reflection", raw->no_reflection, "Turn off gRPC server reflection.")->group(network);
 
-  const char* running = "Running";
-  add("--drain-delay", &raw->drain_delay, "On SIGTERM: report not ready, but still accept requests, for this long.",
-      running, "DURATION");
-  add("--drain-timeout", &raw->drain_timeout, "Then: let running requests finish for at most this long.", running,
-      "DURATION");
+  const char* operation = "Operation";
+  add("--drain-delay", &raw->drain_delay,
+      "On SIGTERM, first report not ready for this long while still accepting requests.", operation, "DURATION");
+  add("--drain-timeout", &raw->drain_timeout,
+      "Then refuse new requests, and give the running ones at most this long to finish.", operation, "DURATION");
   add("--watchdog-timeout", &raw->watchdog_timeout,
-      "Liveness turns NOT_SERVING when work waits and no step completes for this long; 0: never.", running, "DURATION");
+      "Report liveness as NOT_SERVING when there is work and no step has completed for this long; 0: never.", operation,
+      "DURATION");
   add("--watchdog-exit", &raw->watchdog_exit,
-      "End the process when liveness has been NOT_SERVING for this long; its calls fail with INTERNAL. 0: never.",
-      running, "DURATION");
-  app->add_flag("--vllm-metrics", raw->vllm_metrics, "Publish metrics under vLLM's names too.")->group(running);
-  add("--log-level", &raw->log_level, "Least severe log lines to print: debug, info, warning or error.", running,
+      "Exit when liveness has been NOT_SERVING for this long; open calls fail with INTERNAL. 0: never.", operation,
+      "DURATION");
+  app->add_flag("--vllm-metrics", raw->vllm_metrics, "Also publish metrics under vLLM's names.")->group(operation);
+  add("--log-level", &raw->log_level, "Minimum severity of log lines: debug, info, warning or error.", operation,
       "LEVEL");
 }
 
@@ -175,7 +187,7 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
     const std::string flag = message.substr(0, message.find_first_of(": "));
     const bool missing = absl::StrContains(message, "missing");
     const bool is_flag = absl::StrContains(message, "override");
-    return absl::InvalidArgumentError(absl::StrCat(flag, missing   ? ": found nothing behind it, expected a value"
+    return absl::InvalidArgumentError(absl::StrCat(flag, missing   ? ": found nothing after it, expected a value"
                                                          : is_flag ? ": found a value, expected none"
                                                                    : ": found more than one value, expected one"));
   }
@@ -413,11 +425,10 @@ std::string Version() { return SLUICE_VERSION; }
 std::string VersionText() { return absl::StrCat("sluice-server ", Version(), " (compiler: ", __VERSION__, ")"); }
 
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
-  CLI::App app("Serve a large language model over gRPC, metrics and health over HTTP",
-               "sluice-server");
+  CLI::App app("Serve a large language model over gRPC, metrics and health checks over HTTP", "sluice-server");
   RawFlags raw;
   Declare(&app, &raw);
-  app.set_help_flag("--help,-h", "Print this and exit.");
+  app.set_help_flag("--help,-h", "Print this help and exit.");
   app.set_version_flag("--version", VersionText(), "Print the version and exit.");
   // CLI11 sets the help in two columns and does not wrap the second.
   constexpr size_t kColumns = 80, kFirstColumn = 30;

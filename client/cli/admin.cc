@@ -13,8 +13,8 @@ namespace sluice::cli {
 Command AddCancel(CLI::App& app, const Globals& globals) {
   auto id = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("cancel", "Stop a request in progress");
-  command->add_option("request_id", *id, "Its --request-id, or the id that the server gave it")
-      ->type_name("ID")
+  command->add_option("REQUEST_ID", *id, "The request's --request-id, or the id that the server assigned to it")
+      ->type_name("")
       ->required()
       ->check(CheckUtf8);
   return
@@ -22,7 +22,7 @@ Command AddCancel(CLI::App& app, const Globals& globals) {
 }
 
 Command AddDrain(CLI::App& app, const Globals& globals) {
-  app.add_subcommand("drain", "Finish what runs, refuse the rest (admin port)");
+  app.add_subcommand("drain", "Refuse new requests, finish the rest (admin port)");
   return [&globals] {
     auto response = client::Client::Create(globals.admin)->Drain(globals.Deadline());
     if (!response.ok()) return Report(response.status());

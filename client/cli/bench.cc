@@ -64,7 +64,7 @@ class Bench {
  public:
   Bench(const Flags& flags, const Globals& globals) : flags_(flags), globals_(globals) {
     // A connection for every 32 callers or so: one HTTP/2 connection would be the bottleneck before the server is. How
-    // many an open loop will have under way is not known.
+    // many an open loop will have in flight is not known.
     const int connections = flags.rate > 0 ? kMaxConnections : std::min(flags.concurrency / 32 + 1, kMaxConnections);
     for (int i = 0; i < connections; ++i) {
       client::ClientOptions options;
@@ -111,7 +111,7 @@ class Bench {
   }
 
   // Sends requests [first, first + count), each at its time (seconds from now) or, without times, as soon as fewer than
-  // --concurrency are under way. Returns the records of those that ended; SIGINT ends the rest.
+  // --concurrency are in flight. Returns the records of those that ended; SIGINT ends the rest.
   std::vector<RequestRecord> Run(const char* label, int64_t first, int64_t count, const std::vector<double>& times) {
     const size_t most_at_once = times.empty() ? size_t(flags_.concurrency) : size_t(count);
     std::vector<RequestRecord> records(static_cast<size_t>(count));
@@ -233,7 +233,7 @@ Command AddBench(CLI::App& app, const Globals& globals) {
   CLI::App* command = app.add_subcommand("bench", "Measure latency and throughput under load");
   command->footer(
       "TTFT: time to the first token. ITL: time between tokens. TPOT: time per output token after the first. "
-      "NTPOT: time of a request per output token.\n" +
+      "NTPOT: total time of a request per output token.\n" +
       command->get_footer() + "\nExit code 1: some requests failed; the report counts them by reason.");
   const auto number = [command](const char* flag, auto& value, const FlagCheck& check, const char* help,
                                 const char* type = "N") {
@@ -241,10 +241,10 @@ Command AddBench(CLI::App& app, const Globals& globals) {
   };
   const FlagCheck many = WholeNumber(1, 1'000'000), milliseconds = NumberAbove(0, 1e9);
   number("--requests", flags->requests, many, "Number of requests to measure")->capture_default_str();
-  number("--warmup", flags->warmup, WholeNumber(0, 10'000), "Number of requests before that, which do not count")
+  number("--warmup", flags->warmup, WholeNumber(0, 10'000), "Number of requests sent first, which are not measured")
       ->capture_default_str();
   number("--concurrency", flags->concurrency, WholeNumber(1, 4096),
-         "Requests under way at a time; each answer is followed by the next request (closed loop)")
+         "Number of concurrent requests; when one is answered, the next is sent (closed loop)")
       ->capture_default_str();
   number("--rate", flags->rate, Number(0.001, 1e6),
          "Send N requests per second on average, however fast the server answers (open loop, Poisson arrivals)");
@@ -253,14 +253,15 @@ Command AddBench(CLI::App& app, const Globals& globals) {
   command->add_option("--prompt-file", flags->prompt_file, "Take the prompts from this file, one per line")
       ->type_name("FILE");
   number("--max-tokens", flags->max_tokens, many, "Length of each answer in tokens")->capture_default_str();
-  command->add_flag("--stop-at-eos", flags->stop_at_eos, "Let answers end before --max-tokens");
+  command->add_flag("--stop-at-eos", flags->stop_at_eos,
+                    "Let answers end at an end-of-sequence token, before --max-tokens");
   number("--temperature", flags->temperature, Number(0, 2), "Sampling temperature; 0 takes the most likely token")
       ->capture_default_str();
   number("--seed", flags->seed, WholeNumber(0, UINT64_MAX), "Seed of prompts, arrivals and sampling")
       ->capture_default_str();
-  number("--goal-ttft", flags->goals.ttft_ms, milliseconds, "Goodput counts requests with at most this TTFT", "MS");
-  number("--goal-tpot", flags->goals.tpot_ms, milliseconds, "Goodput counts requests with at most this TPOT", "MS");
-  number("--goal-e2e", flags->goals.e2e_ms, milliseconds, "Goodput counts requests that take at most this long", "MS");
+  number("--goal-ttft", flags->goals.ttft_ms, milliseconds, "Goodput: count requests with at most this TTFT", "MS");
+  number("--goal-tpot", flags->goals.tpot_ms, milliseconds, "Goodput: count requests with at most this TPOT", "MS");
+  number("--goal-e2e", flags->goals.e2e_ms, milliseconds, "Goodput: count requests with at most this total time", "MS");
   command->add_option("--model", flags->model, "Name of the served model (default: the only one)")
       ->envname("SLUICE_MODEL")
       ->type_name("NAME")

@@ -50,8 +50,8 @@ Command AddChat(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("chat", "Ask one question, or have a conversation");
   const TextOptions prompt = AddText(*command, "prompt", flags->prompt,
-                                     "One question to answer (default: stdin; at a terminal, a conversation)");
-  command->add_option("-s,--system", flags->system, "System prompt: how the model is to behave")
+                                     "The message to answer (default: all of stdin; on a terminal, a conversation)");
+  command->add_option("-s,--system", flags->system, "System prompt: how the model should behave")
       ->type_name("TEXT")
       ->check(CheckUtf8);
   command->add_flag("-c,--continue", flags->go_on, "Continue the last conversation");

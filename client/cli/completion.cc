@@ -46,7 +46,7 @@ std::string BashScript(const CLI::App& app) {
 
 Command AddCompletion(CLI::App& app) {
   CLI::App* command = app.add_subcommand("completion", "Print a completion script for bash");
-  command->footer("Use it by: source <(sluice completion)\n" + command->get_footer());
+  command->footer("Use it with: source <(sluice completion)\n" + command->get_footer());
   return [&app] {
     std::cout << BashScript(app) << std::flush;
     return kExitOk;

@@ -42,31 +42,32 @@ const std::map<std::string, FlagCheck>& NumberChecks() {
 
 void GenerateFlags::AddTo(CLI::App& command) {
   const FlagCheck token_id = WholeNumber(0, std::numeric_limits<uint32_t>::max());
-  const char* sampling = "Sampling (what is not given is the server's default)";
+  const char* sampling = "Sampling (for flags not given, the server's defaults apply)";
   command.add_option("--model", model, "Name of the served model (default: the only one)")
       ->envname("SLUICE_MODEL")
       ->type_name("NAME")
       ->check(CheckUtf8);
-  AddNumber(command, "--max-tokens", max_tokens, "Generate at most N tokens (default: what the context has left)");
+  AddNumber(command, "--max-tokens", max_tokens, "Generate at most N tokens (default: until the context is full)");
   AddNumber(command, "--min-tokens", min_tokens, "Generate at least N tokens");
   AddNumber(command, "--temperature", temperature,
-            "How random the choice of tokens is: 0 takes the most likely one, up to 2");
+            "Randomness of sampling, 0 to 2; 0 always takes the most likely token");
   AddNumber(command, "--top-p", top_p, "Sample from the most likely tokens whose probabilities add up to N");
-  AddNumber(command, "--top-k", top_k, "Sample from the N most likely tokens (0: from all)");
+  AddNumber(command, "--top-k", top_k, "Sample from the N most likely tokens (0: all)");
   AddNumber(command, "--min-p", min_p, "Drop tokens less likely than N times the most likely one");
   AddNumber(command, "--repetition-penalty", repetition_penalty,
-            "Above 1: make tokens of the prompt and the output less likely");
+            "Above 1, make tokens that are in the prompt or the output less likely");
   AddNumber(command, "--presence-penalty", presence_penalty, "Subtract N from the logits of tokens in the output");
   AddNumber(command, "--frequency-penalty", frequency_penalty,
             "Subtract N from a token's logit for each time it is in the output");
-  AddNumber(command, "--seed", seed, "Make the output repeatable: the same seed gives the same text");
+  AddNumber(command, "--seed", seed,
+            "Make sampling repeatable: the same request with the same seed gives the same text");
   AddNumber(command, "-n,--n", n, "Number of answers to generate, 1 to 16");
   for (CLI::Option* option : command.get_options()) {
     if (option->get_type_name() == "N") option->group(sampling);
   }
   command
       .add_option("--stop", stop,
-                  "Stop before this text; \\n, \\t, \\r and \\\\ are understood. Repeat the flag for more texts")
+                  "Stop before this text; \\n, \\t, \\r and \\\\ are escapes. Repeat the flag for more texts")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->check(CheckUtf8)
@@ -80,7 +81,7 @@ void GenerateFlags::AddTo(CLI::App& command) {
       ->transform(Decimal)
       ->group(sampling);
   command.add_flag("--include-stop-text", include_stop_text, "Keep the stop text in the output")->group(sampling);
-  command.add_flag("--ignore-eos", ignore_eos, "Go on after the model's end-of-sequence tokens")->group(sampling);
+  command.add_flag("--ignore-eos", ignore_eos, "Continue past the model's end-of-sequence tokens")->group(sampling);
 
   const char* output = "Output";
   command.add_option("--logprobs", logprobs, "Number of most likely tokens to report at each position, with --json")
@@ -97,9 +98,9 @@ void GenerateFlags::AddTo(CLI::App& command) {
   command.add_flag("--jsonl", jsonl, "Print each event of the stream as a line of JSON")
       ->excludes(one_object)
       ->group(output);
-  command.add_flag("--no-stream", no_stream, "Print the text when it is complete")->group(output);
+  command.add_flag("--no-stream", no_stream, "Print the text only once it is complete")->group(output);
   command.add_flag("--stats,--verbose", stats, "Print token counts and times on stderr at the end")->group(output);
-  command.add_option("--request-id", request_id, "Name the request, for sluice cancel")
+  command.add_option("--request-id", request_id, "Id of the request, for sluice cancel")
       ->type_name("ID")
       ->check(CheckUtf8)
       ->group(output);

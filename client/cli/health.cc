@@ -58,7 +58,9 @@ int Run(const std::string& service, const Globals& globals) {
 Command AddHealth(CLI::App& app, const Globals& globals) {
   auto service = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("health", "Check whether the server is ready");
-  command->footer("Exit codes: 0 serving, 2 cannot connect, 3 the call failed, 4 not serving (as grpc_health_probe).");
+  command->footer(
+      "--server and --timeout work with every command (sluice --help).\nExit codes: 0 serving, 2 cannot connect, 3 the "
+      "call failed, 4 not serving (as grpc_health_probe).");
   command->alias("probe");
   command
       ->add_option("--service", *service, "liveness, readiness or a full service name (default: the server as a whole)")

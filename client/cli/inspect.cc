@@ -113,16 +113,17 @@ int Run(const Flags& flags) {
 
 Command AddInspect(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show parameters and KV memory of a model file");
-  command->add_option("model", flags->path, "A GGUF file, a Hugging Face folder or a config.json")
-      ->type_name("PATH")
+  CLI::App* command = app.add_subcommand("inspect", "Show the size and KV cache memory of a model file");
+  command->add_option("MODEL", flags->path, "Path of a GGUF file, a Hugging Face folder or a config.json")
+      ->type_name("")
       ->required();
-  command->add_option("--context", flags->context, "KV memory for N tokens (default: what the model was trained for)")
+  command
+      ->add_option("--context", flags->context,
+                   "Compute KV cache memory for N tokens (default: the model's own context length)")
       ->type_name("N")
       ->check(WholeNumber(1, 1 << 30))  // the server's limit; and the bytes stay below 2^53, which JSON can carry
       ->transform(Decimal);
-  command->add_option("--kv-dtype", flags->kv_dtype, "How keys and values are stored")
+  command->add_option("--kv-dtype", flags->kv_dtype, "Data type of the KV cache: f32, f16, bf16 or fp8_e4m3")
       ->type_name("TYPE")
       ->check(OneOf({"f32", "f16", "bf16", "fp8_e4m3"}))
       ->capture_default_str();

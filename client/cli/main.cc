@@ -40,12 +40,12 @@ auto AddressOf(int default_port) {
 }
 
 void AddGlobals(CLI::App& app, Globals& globals) {
-  app.add_option("--server", globals.server, "The gRPC port of the server, as HOST:PORT, HOST or :PORT")
+  app.add_option("--server", globals.server, "The server's gRPC port, as HOST:PORT, HOST or :PORT")
       ->envname("SLUICE_ADDR")
       ->type_name("ADDRESS")
       ->capture_default_str()
       ->transform(AddressOf(50051));
-  app.add_option("--admin", globals.admin, "The admin port of the server, for load and drain")
+  app.add_option("--admin", globals.admin, "The server's admin port, for load and drain")
       ->envname("SLUICE_ADMIN_ADDR")
       ->type_name("ADDRESS")
       ->capture_default_str()
@@ -104,14 +104,14 @@ int Main(int argc, char** argv) {
   UseUtf8();
   // What matters of gRPC's own log comes back as a status.
   setenv("GRPC_VERBOSITY", "NONE", 0);
-  CLI::App app{"Talk to a Sluice model server", "sluice"};
+  CLI::App app{"Command-line client for the Sluice model server", "sluice"};
   app.formatter(std::make_shared<HelpFormatter>());  // before the commands, which take it over
-  app.set_help_flag("-h,--help", "Print this and exit");
+  app.set_help_flag("-h,--help", "Print this help and exit");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION, "Print the version and exit");
   app.require_subcommand(0, 1);
-  app.fallthrough();  // the flags here may stand behind the subcommand
+  app.fallthrough();  // the flags here may stand after the subcommand
   app.footer(
-      "--server, --admin and --timeout go with every command (sluice --help).\n"
+      "--server, --admin and --timeout work with every command (sluice --help).\n"
       "Exit codes: 0 success, 2 wrong usage, 64 + gRPC code for errors, 130 interrupted.");
 
   Globals globals;

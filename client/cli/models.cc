@@ -48,7 +48,7 @@ int Run(bool json, const Globals& globals) {
 
 Command AddModels(CLI::App& app, const Globals& globals) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("models", "List the models that the server serves");
+  CLI::App* command = app.add_subcommand("models", "List the served models and their state");
   command->add_flag("--json", *json, "Print one JSON object");
   return [json, &globals] { return Run(*json, globals); };
 }

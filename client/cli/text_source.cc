@@ -12,7 +12,7 @@ namespace sluice::cli {
 TextOptions AddText(CLI::App& command, const std::string& name, std::string& value, const std::string& help) {
   TextOptions options;
   options.word = command.add_option(absl::AsciiStrToUpper(name), value, help)->type_name("")->check(CheckUtf8);
-  options.flag = command.add_option("--" + name, value, "The same, as a flag; stdin is then never looked at")
+  options.flag = command.add_option("--" + name, value, "The same, as a flag; stdin is then not read")
                      ->type_name("TEXT")
                      ->check(CheckUtf8)
                      ->excludes(options.word);
@@ -28,10 +28,10 @@ std::optional<std::string> ReadText(const TextOptions& options, const std::strin
   if (options.flag->count() > 0) return value;
   if (options.word->count() > 0 && value != "-") {
     if (!StdinHasText()) return value;
-    return refuse(absl::StrCat("found a ", what, " behind the command and text on stdin, expected one of them; with ",
-                               options.flag->get_name(), " stdin is left alone"));
+    return refuse(absl::StrCat("found a ", what, " after the command and text on stdin, expected one of them; with ",
+                               options.flag->get_name(), " stdin is not read"));
   }
-  const std::string give = "give it behind the command, in quotes, or on stdin";
+  const std::string give = "give it after the command, in quotes, or on stdin";
   if (StdinIsTerminal()) return refuse(absl::StrCat("found no ", what, "; ", give));
   std::string text;
   if (!ReadStdin(&text)) return refuse(absl::StrCat("the ", what, " on stdin is not valid UTF-8"));

@@ -64,8 +64,8 @@ int Run(const Flags& flags, const TextOptions& text_options, const Globals& glob
 
 Command AddTokenize(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("tokenize", "Split a text into tokens, or join token ids");
-  const TextOptions text = AddText(*command, "text", flags->text, "The text to split (default: all of stdin)");
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text into tokens, or token ids into text");
+  const TextOptions text = AddText(*command, "text", flags->text, "The text to tokenize (default: all of stdin)");
   command->add_option("--detokenize", flags->ids, "Token ids to turn back into text, separated by commas")
       ->type_name("IDS")
       ->delimiter(',')

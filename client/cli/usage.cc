@@ -56,7 +56,7 @@ std::string UnknownFlag(const CLI::App& app, const CLI::App* command, const std:
     return absl::StrCat("'", typed, "' begins with '-', as flags do; put -- before a text like that");
   }
   const CLI::Option* own = command->get_option_no_throw(name);
-  if (own != nullptr) return absl::StrCat(name, " belongs behind the command: sluice ", command->get_name(), " ", name);
+  if (own != nullptr) return absl::StrCat(name, " belongs after the command: sluice ", command->get_name(), " ", name);
   AddFlagNames(*command, &names);
   const std::string suggestion = Suggestion(name, names);
   return absl::StrCat(
@@ -89,7 +89,7 @@ std::string ExplainUsage(const CLI::App& app, const CLI::ParseError& error, cons
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return Leftover(app, arguments);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const std::string flag = FlagOf(message);
-    if (absl::StrContains(message, "missing")) return absl::StrCat(flag, ": found nothing behind it, expected a value");
+    if (absl::StrContains(message, "missing")) return absl::StrCat(flag, ": found nothing after it, expected a value");
     if (absl::StrContains(message, "override")) return absl::StrCat(flag, ": found a value, expected none");
     return absl::StrCat(flag, ": found more than one value, expected one");
   }

@@ -287,7 +287,7 @@ TEST_F(Cli, WrongUsageExitsWithTwoAndNamesTheFlag) {
   ExpectUsageError(Run({"bench", "--requests", "0"}), "--requests");
   ExpectUsageError(Run({"bench", "--rate", "0"}), "--rate");
   ExpectUsageError(Run({"inspect", "x.gguf", "--kv-dtype", "f64"}), "--kv-dtype");
-  ExpectUsageError(Run({"cancel"}), "request_id");
+  ExpectUsageError(Run({"cancel"}), "REQUEST_ID");
   EXPECT_TRUE(server_->calls().empty());
 }
 

@@ -87,9 +87,9 @@ TEST_F(Usage, TwoTextsAreRefused) {
 TEST_F(Usage, TextOnStdinBesideAnotherIsRefusedNotDropped) {
   EXPECT_EQ(
       Refused({"complete", "Summarise:"}, "a long text\n"),
-      "sluice: found a prompt behind the command and text on stdin, expected one of them; with --prompt stdin is left "
-      "alone\n");
-  EXPECT_NE(Refused({"chat", "Summarise:"}, "a long text\n").find("a message behind the command"), std::string::npos);
+      "sluice: found a prompt after the command and text on stdin, expected one of them; with --prompt stdin is not "
+      "read\n");
+  EXPECT_NE(Refused({"chat", "Summarise:"}, "a long text\n").find("a message after the command"), std::string::npos);
   EXPECT_EQ(Run({"complete", "--prompt", "p"}, "the rest of a script\n").out, "ok\n") << "the flag leaves stdin alone";
   EXPECT_EQ(Asked(), "p");
   EXPECT_EQ(Run({"complete", "alone"}, "").out, "ok\n") << "a stdin that ends at once";
@@ -97,9 +97,9 @@ TEST_F(Usage, TextOnStdinBesideAnotherIsRefusedNotDropped) {
 
 TEST_F(Usage, AnEmptyStdinIsNoText) {
   EXPECT_EQ(Refused({"chat"}),
-            "sluice: found no message: stdin is empty; give it behind the command, in quotes, or on stdin\n");
+            "sluice: found no message: stdin is empty; give it after the command, in quotes, or on stdin\n");
   EXPECT_EQ(Refused({"complete"}),
-            "sluice: found no prompt: stdin is empty; give it behind the command, in quotes, or on stdin\n");
+            "sluice: found no prompt: stdin is empty; give it after the command, in quotes, or on stdin\n");
   EXPECT_EQ(Refused({"complete"}, "\n").rfind("sluice: found no prompt", 0), 0u);
 }
 
@@ -130,7 +130,7 @@ TEST_F(Usage, UnknownFlagsSuggestTheNearest) {
   EXPECT_EQ(Refused({"chat", "hi", "-temperature"}).rfind("sluice: chat has no flag -temperature", 0), 0u);
   EXPECT_EQ(Refused({"--sevrer", "x"}), "sluice: there is no flag --sevrer before a command; did you mean --server?\n");
   EXPECT_EQ(Refused({"--max-tokens", "5", "chat", "hi"}),
-            "sluice: --max-tokens belongs behind the command: sluice chat --max-tokens\n");
+            "sluice: --max-tokens belongs after the command: sluice chat --max-tokens\n");
 }
 
 TEST_F(Usage, ValuesSayFlagFoundAndExpected) {
@@ -152,7 +152,7 @@ TEST_F(Usage, ValuesSayFlagFoundAndExpected) {
       {{"bench", "--goal-ttft", "-5"}, "--goal-ttft: found '-5', expected a number above 0 and up to 1e+09"},
       {{"inspect", "x", "--kv-dtype", "f64"}, "--kv-dtype: found 'f64', expected one of f32, f16, bf16, fp8_e4m3"},
       {{"chat", "p", "--json=maybe"}, "--json: found a value, expected none"},
-      {{"chat", "p", "--max-tokens"}, "--max-tokens: found nothing behind it, expected a value"},
+      {{"chat", "p", "--max-tokens"}, "--max-tokens: found nothing after it, expected a value"},
       {{"chat", "p", "--max-tokens", "1", "--max-tokens", "2"},
        "--max-tokens: found more than one value, expected one"},
       {{"chat", "p", "--json", "--jsonl"}, "found both --json and --jsonl, expected one of them"},

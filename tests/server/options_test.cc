@@ -208,7 +208,7 @@ TEST(Options, MistakesSayWhatWasFoundAndExpected) {
   EXPECT_EQ(Parse({"--model", "m", "--max-num-seqs", "100", "--max-num-batched-tokens", "64"}).status().message(),
             "--max-num-batched-tokens: found '64', expected at least --max-num-seqs (100)");
   EXPECT_EQ(Parse({"--model", "m", "--threads"}).status().message(),
-            "--threads: found nothing behind it, expected a value");
+            "--threads: found nothing after it, expected a value");
   EXPECT_EQ(Parse({"--model", "m", "--threads", "1", "--threads", "2"}).status().message(),
             "--threads: found more than one value, expected one");
   EXPECT_EQ(Parse({"--model", "m", "--vllm-metrics=maybe"}).status().message(),
