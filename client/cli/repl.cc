@@ -30,10 +30,10 @@ namespace {
 
 constexpr char kHelp[] =
     "/set NAME VALUE   max_tokens, temperature, top_p, top_k, min_p, seed, stop, system, stats (on|off);\n"
-    "                  VALUE 'default' unsets\n"
+    "                  VALUE 'default' resets\n"
     "/show             the settings and the conversation\n"
     "/clear            forget the conversation\n"
-    "/save FILE        keep the conversation; /load FILE brings it back\n"
+    "/save FILE        save the conversation; /load FILE loads it\n"
     "/exit             leave, as do /quit, /bye and Ctrl-D\n"
     "\"\"\"               begins and ends a message of several lines; Ctrl-C stops an answer\n";
 
