@@ -63,7 +63,7 @@ void Declare(CLI::App* app, RawFlags* raw) {
       model, "N");
   add("--max-model-len", &raw->max_model_len,
       "Maximum context of a request in tokens, prompt plus output; auto: the model's own context length. Models with "
-      "linear or dynamic RoPE scaling accept up to their scaling factor times that.",
+      "linear, dynamic or longrope RoPE scaling accept more, up to their scaling factor times the trained context.",
       model, "N");
   add("--block-size", &raw->block_size, "Tokens per KV cache block, a power of two from 16 to 256.", model, "N");
   add("--kv-memory", &raw->kv_memory,
