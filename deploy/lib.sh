@@ -89,7 +89,7 @@ as_root() {
   elif command -v sudo >/dev/null 2>&1; then
     sudo "$@"
   else
-    die "installing packages needs root or sudo, and neither is at hand"
+    die "installing packages needs root or sudo, and neither is available"
   fi
 }
 
@@ -109,7 +109,7 @@ apt_install() {
 install_packages() {
   local name=$1 missing
   shift
-  command -v apt-get >/dev/null 2>&1 || die "apt-get is not there: this script knows Debian 12 (and its kin) only"
+  command -v apt-get >/dev/null 2>&1 || die "apt-get was not found: this script supports Debian 12 and its derivatives only"
   missing=$(missing_packages "$@")
   [ -z "$missing" ] && return 0
   if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null 2>&1; then sudo -v; fi
