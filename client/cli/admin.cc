@@ -13,7 +13,7 @@ namespace sluice::cli {
 Command AddCancel(CLI::App& app, const Globals& globals) {
   auto id = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("cancel", "Stop a request in progress");
-  command->add_option("REQUEST_ID", *id, "The request's --request-id, or the id that the server assigned to it")
+  command->add_option("REQUEST_ID", *id, "The request's server_request_id, as in the first event of --jsonl")
       ->type_name("")
       ->required()
       ->check(CheckUtf8);

@@ -100,7 +100,7 @@ void GenerateFlags::AddTo(CLI::App& command) {
       ->group(output);
   command.add_flag("--no-stream", no_stream, "Print the text only once it is complete")->group(output);
   command.add_flag("--stats,--verbose", stats, "Print token counts and times on stderr at the end")->group(output);
-  command.add_option("--request-id", request_id, "Id of the request, for sluice cancel")
+  command.add_option("--request-id", request_id, "Id of the request in its events and in the server's debug log")
       ->type_name("ID")
       ->check(CheckUtf8)
       ->group(output);
