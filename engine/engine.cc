@@ -303,7 +303,7 @@ void Engine::Impl::CommitStep() {
 void Engine::Impl::GiveUp(const absl::Status& device_fault) {
   fault_ =
       WithReason(absl::InternalError(absl::StrCat("the device failed: ", device_fault.message())), kReasonDeviceFault);
-  LogError(absl::StrCat("engine gives up: ", device_fault.ToString()));
+  LogError(absl::StrCat("the engine stops after a device fault: ", device_fault.ToString()));
   scheduler_.AbandonSteps();
 }
 

@@ -31,7 +31,7 @@ void LogLine(LogLevel level, absl::string_view library, absl::string_view file, 
     if (!limiter.Allow(Clock::Real().NowNs())) return CountDroppedLogLines(1);
     num_left_out = limiter.TakeNumLeftOut();
   }
-  if (num_left_out > 0) LogWarning(absl::StrCat(num_left_out, " lines of gRPC and protobuf were left out"));
+  if (num_left_out > 0) LogWarning(absl::StrCat(num_left_out, " log lines of gRPC and protobuf were dropped"));
   file = file.substr(file.rfind('/') + 1);  // npos + 1 is 0
   Log(level, absl::StrCat(library, " ", file, ":", line, ": ", message.substr(0, kMaxMessageBytes),
                           message.size() > kMaxMessageBytes ? "..." : ""));

@@ -131,7 +131,7 @@ int RunUntilSignal(Server* server, const LifecycleOptions& options, const Signal
     server->CheckEngine().IgnoreError();  // for its health; one that dies ends its calls itself
     return signals.count() >= 2;
   };
-  if (!server->WaitForCalls(options.drain_timeout, hurry)) LogWarning("calls were cut before their end");
+  if (!server->WaitForCalls(options.drain_timeout, hurry)) LogWarning("calls were cancelled before they finished");
   const absl::Status fault = server->CheckEngine();
   if (!fault.ok()) LogError(absl::StrCat("the engine has failed: ", fault.message()));
   StopOrExit(server);

@@ -57,10 +57,10 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
 
   if (const int32_t fits = runner->options().max_model_len;
       options.model.max_model_len == 0 && fits < loaded.spec.max_position) {
-    LogWarning(absl::StrCat("requests may have ", fits, " tokens, not the model's context of ",
-                            loaded.spec.max_position, ": no longer sequence fits into the KV cache of ",
+    LogWarning(absl::StrCat("requests are limited to ", fits, " tokens, below the model's context of ",
+                            loaded.spec.max_position, ", because no longer sequence fits into the KV cache of ",
                             FormatBytes(runner->kv_bytes()),
-                            "; raise --kv-memory, or set --max-model-len to say that this is meant"));
+                            "; raise --kv-memory, or set --max-model-len to confirm the limit"));
   }
 
   host.architecture = loaded.spec.architecture;

@@ -63,7 +63,7 @@ int Run(int argc, char** argv) {
       options.model.names.front(), host->architecture, FormatBytes(int64_t(host->weight_bytes)), host->weight_type,
       host->activations, FormatBytes(int64_t(host->kv_bytes)), host->kv_type, host->engine.num_blocks,
       host->engine.block_size, host->engine.max_model_len));
-  LogInfo(absl::StrFormat("model read in %.2f s", host->load_seconds));
+  LogInfo(absl::StrFormat("model loaded in %.2f s", host->load_seconds));
   if (absl::Status status = (*server)->Serve(*std::move(host)); !status.ok()) return Complain(status, 1);
 
   signals.Arm();

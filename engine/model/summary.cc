@@ -148,7 +148,7 @@ int64_t NumActive(const ModelSpec& spec) {
   return active;
 }
 
-// "rope stretched by 40", "rope by the length of the sequence"; once for each kind that occurs.
+// "rope scaling factor 40", "rope by the length of the sequence"; once for each kind that occurs.
 void AddRopeFeatures(const ModelSpec& spec, std::vector<std::string>* features) {
   if (spec.rope_tables.size() > 1) features->push_back(absl::StrCat(spec.rope_tables.size(), " rope tables"));
   const auto add = [&](const std::string& feature) {
@@ -156,14 +156,14 @@ void AddRopeFeatures(const ModelSpec& spec, std::vector<std::string>* features) 
   };
   const auto by_length = [](const RopeTable& table) { return table.depends_on_length(); };
   if (spec.rope_stretch != 1 && std::none_of(spec.rope_tables.begin(), spec.rope_tables.end(), by_length)) {
-    add(absl::StrFormat("rope stretched by %.4g", spec.rope_stretch));
+    add(absl::StrFormat("rope scaling factor %.4g", spec.rope_stretch));
   }
   for (const RopeTable& table : spec.rope_tables) {
     if (by_length(table)) add("rope by the length of the sequence");
     if (table.attention_factor != 1) add(absl::StrFormat("rope magnitude %.5g", table.attention_factor));
   }
   if (LongestContext(spec) > spec.max_position) {
-    add(absl::StrCat("rope stretches to ", FormatCount(LongestContext(spec)), " tokens on request"));
+    add(absl::StrCat("up to ", FormatCount(LongestContext(spec)), " tokens with --max-model-len"));
   }
 }
 

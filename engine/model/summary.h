@@ -19,7 +19,7 @@ struct ModelSummary {
   // One line per kind of attention or FFN that occurs: "61 x mla: 128 heads, latent 512 + rope 64".
   std::vector<std::string> attention;
   std::vector<std::string> ffn;
-  std::vector<std::string> features;  // what is on besides: "layer norms", "rope stretched by 40"
+  std::vector<std::string> features;  // what is on besides: "layer norms", "rope scaling factor 40"
   // One line per mask: "6 x window 512: 22 layers in 24 places" (model/kv_groups.h).
   std::vector<std::string> kv_groups;
   int64_t num_parameters = 0;

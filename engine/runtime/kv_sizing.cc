@@ -27,7 +27,7 @@ absl::StatusOr<int32_t> WantedLength(const ModelSpec& spec, const KvSizingOption
     const std::string limit =
         longest == spec.max_position
             ? absl::StrCat("the model's context of ", longest)
-            : absl::StrCat(longest, ", to which RoPE stretches the model's context of ", spec.max_position);
+            : absl::StrCat(longest, ", to which RoPE scaling extends the model's context of ", spec.max_position);
     return absl::InvalidArgumentError(
         absl::StrCat("--max-model-len is ", *options.max_model_len, ", expected 1 to ", limit));
   }

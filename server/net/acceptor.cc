@@ -126,7 +126,7 @@ void Acceptor::OnError(int error) {
   if (error != EMFILE && error != ENFILE) stats_->CountCut(CutReason::kAcceptError);
   const int64_t now_ns = Clock::Real().NowNs();
   if (last_error_ns_ == 0 || now_ns - last_error_ns_ > kBurstNs) {
-    LogWarning(absl::StrCat(name_, ": cannot take a connection: ", std::strerror(error)));
+    LogWarning(absl::StrCat(name_, ": cannot accept a connection: ", std::strerror(error)));
   }
   last_error_ns_ = now_ns;
 }

@@ -200,8 +200,8 @@ class GrpcFront::Impl {
     const bool able = acceptor_.able() && (num_open_ < options_.max_connections || OldestSilent() != nullptr);
     if (able == able_) return;
     able_ = able;
-    if (!able) LogWarning(absl::StrCat(options_.name, ": no more connections can be taken: not ready"));
-    if (able) LogInfo(absl::StrCat(options_.name, ": connections can be taken again"));
+    if (!able) LogWarning(absl::StrCat(options_.name, ": no more connections can be accepted: not ready"));
+    if (able) LogInfo(absl::StrCat(options_.name, ": connections can be accepted again"));
     on_able_(able);
   }
 

@@ -46,11 +46,11 @@ TEST(Inspect, EveryFamilyAtItsRealSize) {
        {"32 x mha: 32 heads, 32 kv heads, head dim 128\n", "width 11008, gated\n"}},
       {"llama-2-13b", 13'015'864'320, 819'200, {"40 x mha: 40 heads", "width 13824, gated\n"}},
       {"llama-3-70b", 70'553'706'496, 327'680, {"80 x gqa: 64 heads, 8 kv heads"}},
-      {"llama-3.1-8b", 8'030'261'248, 131'072, {"32 x gqa: 32 heads, 8 kv heads", "rope stretched by 8\n"}},
+      {"llama-3.1-8b", 8'030'261'248, 131'072, {"32 x gqa: 32 heads, 8 kv heads", "rope scaling factor 8\n"}},
       {"llama-3.2-1b",
        1'235'814'400,
        32'768,
-       {"tied embeddings (save 262,668,288 parameters), rope stretched by 32\n"}},
+       {"tied embeddings (save 262,668,288 parameters), rope scaling factor 32\n"}},
       {"llama4-scout",
        107'769'861'120,
        196'608,
@@ -58,7 +58,7 @@ TEST(Inspect, EveryFamilyAtItsRealSize) {
         "12 x gqa: 40 heads, 8 kv heads, head dim 128, no rope\n",
         "48 x moe: 16 experts of width 8192, 1 per token, shared expert of width 8192, sigmoid scores, weights on "
         "inputs\n",
-        "rope stretched by 16, query temperature\n"}},
+        "rope scaling factor 16, query temperature\n"}},
       {"llama4-maverick",
        400'711'848'960,
        196'608,
@@ -87,7 +87,7 @@ TEST(Inspect, EveryFamilyAtItsRealSize) {
       {"gemma3-4b",
        3'880'263'168,
        139'264,
-       {"29 x gqa: 8 heads, 4 kv heads, head dim 256, qk norm, window 1024\n", "2 rope tables, rope stretched by 8"}},
+       {"29 x gqa: 8 heads, 4 kv heads, head dim 256, qk norm, window 1024\n", "2 rope tables, rope scaling factor 8"}},
       {"gemma3-27b",
        27'009'346'304,
        507'904,
@@ -98,13 +98,13 @@ TEST(Inspect, EveryFamilyAtItsRealSize) {
        49'152,
        {"12 x gqa: 64 heads, 8 kv heads, head dim 64, window 128, sinks, biases\n",
         "24 x moe: 32 experts of width 2880, 4 per token, swiglu limited to 7, biases\n",
-        "rope stretched by 32, rope magnitude 1.3466\n"}},
+        "rope scaling factor 32, rope magnitude 1.3466\n"}},
       {"gpt-oss-120b", 116'829'156'672, 73'728, {"36 x moe: 128 experts of width 2880"}},
       {"deepseek-v2-lite",
        15'706'484'224,
        31'104,
        {"27 x mla: 16 heads, latent 512 + rope 64\n",
-        "26 x moe: 64 experts of width 1408, 6 per token, shared expert of width 2816\n", "rope stretched by 40\n"}},
+        "26 x moe: 64 experts of width 1408, 6 per token, shared expert of width 2816\n", "rope scaling factor 40\n"}},
       {"deepseek-v2",
        235'741'434'880,
        69'120,
@@ -189,7 +189,7 @@ TEST(Inspect, TextNamesArchitectureParametersAndBytes) {
 TEST(Inspect, WhatTiedEmbeddingsSave) {
   const Json json = InspectJson("llama-3.2-1b.json");
   EXPECT_EQ(json["num_parameters"], 1'235'814'400);
-  EXPECT_EQ(json["features"], Json::array({"tied embeddings (save 262,668,288 parameters)", "rope stretched by 32"}));
+  EXPECT_EQ(json["features"], Json::array({"tied embeddings (save 262,668,288 parameters)", "rope scaling factor 32"}));
 }
 
 TEST(Inspect, WidthsOfTheFirstLlamas) {
@@ -272,7 +272,7 @@ TEST(Inspect, TheFactorOfAShortOriginalContextIsShown) {
   const Json json = Json::parse(RunSluice({"inspect", path, "--json"}).out, nullptr, false);
   EXPECT_EQ(json["max_position"], 96);
   EXPECT_EQ(json["context"], 96);
-  EXPECT_NE(json["features"].dump().find("rope stretched by 4\""), std::string::npos) << json["features"];
+  EXPECT_NE(json["features"].dump().find("rope scaling factor 4\""), std::string::npos) << json["features"];
 }
 
 TEST(Inspect, AnUnknownFamilyIsNamedWithThoseThereAre) {

@@ -69,8 +69,9 @@ TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(host.ok()) << host.status();
   EXPECT_EQ(host->engine.max_model_len, 48);
-  EXPECT_THAT(log, ::testing::ContainsRegex(
-                       "WARNING requests may have 48 tokens, not the model's context of 128: .*raise --kv-memory"));
+  EXPECT_THAT(log,
+              ::testing::ContainsRegex(
+                  "WARNING requests are limited to 48 tokens, below the model's context of 128, .*raise --kv-memory"));
   // Who asked for it, or has room, is not warned.
   for (const auto& [length, bytes] : {std::pair(48, *options.model.kv_memory_bytes), std::pair(0, int64_t{1} << 20)}) {
     options.model.max_model_len = length;

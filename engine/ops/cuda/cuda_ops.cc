@@ -141,14 +141,14 @@ class CudaOps : public Ops {
       num_rows = shape.num_tokens;
       absl::StatusOr<std::unique_ptr<Device::Recording>> recording = RecordPadding(shape, operations);
       if (absl::IsResourceExhausted(recording.status())) {
-        LogWarning(absl::StrCat("no device memory to record more than ", i, " of ", recordings_.shapes().size(),
-                                " shapes of steps: others start slower; lower --kv-memory or --max-num-seqs"));
+        LogWarning(absl::StrCat("no device memory for CUDA graphs of more than ", i, " of ", recordings_.shapes().size(),
+                                " step shapes: the others start slower; lower --kv-memory or --max-num-seqs"));
         break;
       }
       SLUICE_RETURN_IF_ERROR(recording.status());
       recordings_.Add(shape, *std::move(recording));
       if (Clock::now() - last_line < std::chrono::seconds(1)) continue;
-      LogInfo(absl::StrCat("recorded ", i + 1, " of ", recordings_.shapes().size(), " shapes of steps"));
+      LogInfo(absl::StrCat("captured CUDA graphs of ", i + 1, " of ", recordings_.shapes().size(), " step shapes"));
       last_line = Clock::now();
     }
     SLUICE_RETURN_IF_ERROR(context_.status());
