@@ -107,7 +107,7 @@ void BlockTable::DropFront(int32_t num_entries, int32_t num_wanted) {
   for (; num_dropped_ < num_entries; ++num_dropped_) {
     const int32_t block = blocks_[num_dropped_];
     blocks_[num_dropped_] = -1;
-    if (size() < num_wanted) {
+    if (size() < num_wanted && pool_->writable(block)) {
       blocks_.push_back(block);
     } else {
       pool_->Release(block);
@@ -115,8 +115,28 @@ void BlockTable::DropFront(int32_t num_entries, int32_t num_wanted) {
   }
 }
 
+void BlockTable::Share(int32_t block) {
+  pool_->AddRef(block);
+  blocks_.push_back(block);
+}
+
+void BlockTable::Truncate(int32_t num_entries) {
+  SLUICE_CHECK(num_entries >= num_dropped_);
+  for (; size() > num_entries; blocks_.pop_back()) pool_->Release(blocks_.back());
+}
+
+bool BlockTable::MakeWritable(int32_t entry, BlockCopy* copy) {
+  int32_t& block = blocks_[size_t(entry)];
+  SLUICE_CHECK(block >= 0);
+  if (pool_->writable(block)) return false;
+  *copy = {.from = block, .to = pool_->Allocate()};
+  pool_->Release(block);
+  block = copy->to;
+  return true;
+}
+
 void BlockTable::Clear() {
-  for (; size() > num_dropped_; blocks_.pop_back()) pool_->Release(blocks_.back());
+  Truncate(num_dropped_);
   blocks_.clear();
   num_dropped_ = 0;
 }

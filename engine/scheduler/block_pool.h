@@ -26,7 +26,8 @@ class BlockPool {
   // REQUIRES: num_available() > 0
   int32_t Allocate();
 
-  // One more holder of a live or cached block.
+  // One more holder of a live or cached block: nobody writes to it until it has one holder again, and as long as it is
+  // held it is not evicted.
   void AddRef(int32_t block);
 
   // One holder fewer; the last one makes the block cached if its contents are kept, else free. REQUIRES: live.
@@ -36,6 +37,8 @@ class BlockPool {
   void KeepContents(int32_t block);
 
   int32_t ref_count(int32_t block) const { return blocks_[block].ref_count; }
+  // Whether the block's one holder may overwrite it: nobody else reads it, and nobody counts on its contents.
+  bool writable(int32_t block) const { return blocks_[block].ref_count == 1 && !blocks_[block].keep_contents; }
   int32_t num_total() const { return int32_t(blocks_.size()); }
   int32_t num_live() const { return num_live_; }
   int32_t num_cached() const { return cached_.size; }
@@ -69,8 +72,15 @@ class BlockPool {
   int32_t num_live_ = 0;
 };
 
+// What a device has to do before rows are written to block `to`: all of `from` is copied there.
+struct BlockCopy {
+  int32_t from = -1, to = -1;
+  bool operator==(const BlockCopy&) const = default;
+};
+
 // The blocks of one sequence in one KV group, in order and one reference each; gives them back when it goes. Entries at
-// the front that nobody needs any more are -1.
+// the front that nobody needs any more are -1. Blocks may be shared with other tables, at the same entries: they are read
+// by all and written by none.
 class BlockTable {
  public:
   explicit BlockTable(BlockPool* pool) : pool_(pool) {}  // `pool` outlives the table
@@ -85,9 +95,22 @@ class BlockTable {
   // A table that is long enough already stays as it is.
   [[nodiscard]] bool GrowTo(int32_t num_entries);
 
+  // Appends a live or cached block, which this table holds from now on too.
+  void Share(int32_t block);
+
   // Makes the first `num_entries` entries -1. Their blocks become new entries at the end as long as there are fewer
-  // than `num_wanted`, and then go back to the pool. REQUIRES: num_entries <= size()
+  // than `num_wanted`, but for those that somebody else holds or whose contents are kept; the others go back to the pool.
+  // REQUIRES: num_entries <= size()
   void DropFront(int32_t num_entries, int32_t num_wanted);
+
+  // Gives the blocks from `num_entries` on back, last one first; a shorter table stays as it is. REQUIRES: num_entries >=
+  // num_dropped()
+  void Truncate(int32_t num_entries);
+
+  // Copy on write: makes the block of `entry` one that may be written. True if it has become another, whose contents the
+  // device copies as `copy` says; false if it may be written as it is. REQUIRES: the entry has a block; a block that is not
+  // writable() needs one available in the pool.
+  [[nodiscard]] bool MakeWritable(int32_t entry, BlockCopy* copy);
 
   // Gives all blocks back, last one first: of cached blocks the end of a sequence is then evicted before its beginning.
   void Clear();

@@ -72,15 +72,19 @@ void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
     }
   }
   if (ContextLen(s) < s.num_tokens()) return;
-  SampleEntry entry{.logits_index = add_row(s.num_tokens() - 1),
-                    .sequence_index = sequence_index,
-                    .position = s.num_tokens(),
-                    .params = &sampling,
-                    .prompt_tokens = s.prompt(),
-                    .output_tokens = s.output(),
-                    .masked_tokens = {}};
-  if (s.num_output_tokens() < sampling.min_tokens) entry.masked_tokens = s.masked_below_min_tokens;
-  plan->samples.push_back(entry);
+  SLUICE_CHECK(ContextLen(s) == s.num_tokens() + s.num_drafts);
+  for (int32_t draft = 0; draft <= s.num_drafts; ++draft) {
+    const int32_t position = s.num_tokens() + draft;
+    SampleEntry entry{.logits_index = add_row(position - 1),
+                      .sequence_index = sequence_index,
+                      .position = position,
+                      .params = &sampling,
+                      .prompt_tokens = s.prompt(),
+                      .output_tokens = s.output_and_drafts(draft),
+                      .masked_tokens = {}};
+    if (s.num_output_tokens() + draft < sampling.min_tokens) entry.masked_tokens = s.masked_below_min_tokens;
+    plan->samples.push_back(entry);
+  }
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 namespace sluice {
 
 // Fills `plan` (whose vectors keep their memory from step to step) for `sequences` in this order, each with its
-// num_scheduled_tokens. A sequence whose rows reach its last token gets a SampleEntry; prompt rows whose
+// num_scheduled_tokens. A sequence whose rows reach its last token gets a SampleEntry, and one for each of its drafts, all
+// of which have a row then; prompt rows whose
 // log-probability is wanted and has not been delivered yet get a PromptLogprobEntry. Both lists follow the order of the
 // sequences. REQUIRES: there are sequences; block tables cover the rows
 // and what they see.

@@ -47,8 +47,9 @@ auto FindSequence(List& list, SequenceId id) {
 
 }  // namespace
 
-Scheduler::Scheduler(const EngineOptions& options)
+Scheduler::Scheduler(const EngineOptions& options, TokenDrafter* drafter)
     : options_(options),
+      drafter_(drafter),
       pool_(options.num_blocks),
       next_deadline_ns_(kNever),
       output_lengths_(options.max_model_len),
@@ -146,6 +147,7 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
   int32_t budget = options_.max_num_batched_tokens - num_decodes;
   if (num_decodes > 0) budget = std::min(budget, PromptRowsBesideDecodes(options_));
   SchedulePrompts(now_ns, budget);
+  ScheduleDrafts();
   if (step.sequences.empty()) {
     SLUICE_CHECK(--num_under_way_ == 1);
     return nullptr;
@@ -154,7 +156,7 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
   BuildStepPlan(step.sequences, options_.block_size, &step.plan);
   for (size_t i = 0; i < step.plan.samples.size(); ++i) {
     Sequence* const s = step.sequences[size_t(step.plan.samples[i].sequence_index)];
-    ++s->num_drawing;
+    if (i == 0 || step.plan.samples[i - 1].sequence_index != step.plan.samples[i].sequence_index) ++s->num_drawing;
     s->sample_index = int32_t(i);
   }
   for (Sequence* s : step.sequences) Advance(s);
@@ -162,27 +164,35 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
 }
 
 void Scheduler::Advance(Sequence* s) {
-  s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0);
+  // A draft's row may prove void.
+  s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0) - s->num_drafts;
   ++s->num_steps_under_way;
   DropUnreachable(s);
 }
 
+bool Scheduler::AwaitsStep(const Sequence& s) const {
+  if (s.num_drawing == 0) return false;
+  return s.num_drafts > 0 || NeedsOutputTokens(s.request.sampling) || (drafter_ != nullptr && drafter_->Wants(s));
+}
+
 bool Scheduler::CanDecodeAhead() const {
   int64_t num_blocks = 0;
+  int32_t num_ready = 0, num_awaiting = 0;
   for (const std::unique_ptr<Sequence>& s : running_) {
-    if (s->num_remaining_tokens() > 1 || s->draws_its_last()) continue;
-    if (s->num_drawing > 0 && NeedsOutputTokens(s->request.sampling)) return false;
+    if (!Decodes(*s)) continue;
+    ++(AwaitsStep(*s) ? num_awaiting : num_ready);
+    if (AwaitsStep(*s)) continue;
     const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
     for (const BlockTable& table : s->block_tables) num_blocks += std::max(0, num_entries - table.size());
   }
-  return num_blocks <= pool_.num_available();
+  return num_blocks <= pool_.num_available() && (num_awaiting == 0 || num_awaiting < num_ready);
 }
 
 int32_t Scheduler::ScheduleDecodes(int64_t now_ns) {
   int32_t num_rows = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* const s = running_[i].get();
-    if (s->num_remaining_tokens() > 1 || s->draws_its_last()) continue;
+    if (!Decodes(*s) || AwaitsStep(*s)) continue;
     while (!Grow(s)) {
       PreemptNewest();
       if (i == running_.size()) return num_rows;  // it was `s` itself
@@ -192,6 +202,36 @@ int32_t Scheduler::ScheduleDecodes(int64_t now_ns) {
     ++num_rows;
   }
   return num_rows;
+}
+
+void Scheduler::ScheduleDrafts() {
+  if (drafter_ == nullptr) return;
+  StepStats& stats = newest_step().stats;
+  for (Sequence* s : newest_step().sequences) {
+    if (s->num_remaining_tokens() > 1 || s->num_drawing > 0) continue;
+    const int32_t rows = options_.max_num_batched_tokens - stats.num_prefill_tokens - stats.num_decode_tokens;
+    // A token is drawn behind the last draft too.
+    const int32_t most = std::min(rows, s->request.sampling.max_tokens - s->num_output_tokens() - 1);
+    if (most <= 0) continue;
+    const int32_t num_drafts = AddDrafts(s, most);
+    s->num_scheduled_tokens += num_drafts;
+    stats.num_decode_tokens += num_drafts;
+  }
+}
+
+int32_t Scheduler::AddDrafts(Sequence* s, int32_t max_tokens) {
+  drafts_.clear();
+  drafter_->Draft(*s, max_tokens, &drafts_);
+  SLUICE_CHECK(int32_t(drafts_.size()) <= max_tokens);
+  int64_t num_blocks = 0;
+  const auto num_entries = BlocksFor(s->num_tokens() + int64_t(drafts_.size()), options_.block_size);
+  for (const BlockTable& table : s->block_tables) num_blocks += std::max(0, num_entries - table.size());
+  // Nobody is preempted for a draft.
+  if (drafts_.empty() || num_blocks > pool_.num_available()) return 0;
+  for (BlockTable& table : s->block_tables) SLUICE_CHECK(table.GrowTo(num_entries));
+  s->tokens.insert(s->tokens.end(), drafts_.begin(), drafts_.end());
+  s->num_drafts = int32_t(drafts_.size());
+  return s->num_drafts;
 }
 
 void Scheduler::AdmitWaiting(int64_t now_ns) {
@@ -231,7 +271,7 @@ void Scheduler::Admit(Sequence* s) {
 void Scheduler::SchedulePrompts(int64_t now_ns, int32_t budget) {
   prompts_.clear();
   for (const std::unique_ptr<Sequence>& s : running_) {
-    if (s->num_scheduled_tokens == 0 && !s->draws_its_last()) prompts_.push_back(s.get());
+    if (s->num_scheduled_tokens == 0 && !s->draws_its_last() && !AwaitsStep(*s)) prompts_.push_back(s.get());
   }
   DealPromptRows(absl::MakeSpan(prompts_), budget);
   for (Sequence* s : prompts_) {
@@ -295,17 +335,16 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
            plan.prompt_logprobs[next_prompt_logprob].sequence_index == int32_t(i)) {
       output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next_prompt_logprob++]));
     }
-    SampledToken* sample = nullptr;
-    if (next_sample < plan.samples.size() && plan.samples[next_sample].sequence_index == int32_t(i)) {
-      sample = &result.samples[next_sample++];
-    }
+    const size_t first_sample = next_sample;
+    while (next_sample < plan.samples.size() && plan.samples[next_sample].sequence_index == int32_t(i)) ++next_sample;
     if (s->ended) continue;
     if (!s->prompt_counted && plan.context_lens[i] >= s->num_prompt_tokens) {
       s->prompt_counted = true;
       num_prompt_tokens_ += s->num_prompt_tokens;
     }
     s->num_prompt_logprobs += int32_t(output.prompt_logprobs.size());
-    if (sample != nullptr) CommitSample(s, std::move(*sample), now_ns, &output);
+    const auto samples = absl::MakeSpan(result.samples).subspan(first_sample, next_sample - first_sample);
+    if (!samples.empty()) CommitSamples(s, samples, now_ns, &output);
     if (output.finish_reason != FinishReason::kNone) {
       any_ended = true;
       TakeOffTheBooks(s, output.finish_reason);
@@ -322,8 +361,26 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
   return step.stats;
 }
 
-void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output) {
+void Scheduler::CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int64_t now_ns, SequenceOutput* output) {
+  SLUICE_CHECK(samples.size() == size_t(s->num_drafts) + 1);
   --s->num_drawing;
+  // The drafts leave the tokens, and those that were right come back as such.
+  drafts_.assign(s->tokens.end() - s->num_drafts, s->tokens.end());
+  s->tokens.resize(size_t(s->num_known_tokens()));
+  s->num_drafts = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const bool right = i < drafts_.size() && samples[i].finite && samples[i].token == drafts_[i];
+    CommitSample(s, std::move(samples[i]), now_ns, output);
+    if (!right || output->finish_reason != FinishReason::kNone) break;
+    ++s->num_computed_tokens;
+  }
+  if (drafts_.empty()) return;
+  const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
+  for (BlockTable& table : s->block_tables) table.Truncate(num_entries);
+  DropUnreachable(s);
+}
+
+void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output) {
   if (!sample.finite) {
     output->error =
         WithReason(absl::InternalError("the model's logits hold a NaN or no finite value"), kReasonNonfiniteLogits);
@@ -359,8 +416,9 @@ void Scheduler::CheckTables(const Sequence& s) const {
     SLUICE_CHECK(table.num_dropped() == UnreachableBlocks(mask, s.num_computed_tokens, options_.block_size));
     for (int32_t i = 0; i < table.size(); ++i) SLUICE_CHECK((table.blocks()[i] < 0) == (i < table.num_dropped()));
     // Beyond a prompt's blocks nothing is held in advance, and what was counted on at the admission is enough.
-    SLUICE_CHECK(table.size() <= BlocksFor(s.num_tokens(), options_.block_size));
-    SLUICE_CHECK(table.num_held() <= PeakBlocks(mask, s.num_tokens(), options_));
+    const int32_t num_tokens = s.num_tokens() + s.num_drafts;
+    SLUICE_CHECK(table.size() <= BlocksFor(num_tokens, options_.block_size));
+    SLUICE_CHECK(table.num_held() <= PeakBlocks(mask, num_tokens, options_));
   }
 }
 

@@ -7,7 +7,8 @@
 //      the round: no small request overtakes a big one for ever;
 //   3. running sequences that lack more (a prompt, or what a preempted one had) share what remains of the rows, or
 //      beside decodes what max_prefill_tokens_beside_decodes leaves of it: shortest first, a quarter for the oldest
-//      (prompt_shares.h).
+//      (prompt_shares.h);
+//   4. rows and blocks that nobody has asked for go to drafted tokens of those who have one row (token_drafter.h).
 // A sequence has a block table per KV group. After each step blocks that no later query of it can see leave the table:
 // while it lacks blocks for tokens it has (a prompt in chunks), they serve it again, then they go back to the pool.
 // Admission takes the blocks that all tokens of the sequence need at a time (PeakBlocks), so only a growing output can
@@ -21,7 +22,8 @@
 // A step may be planned while the one before is under way (StepRunner::runs_ahead). It takes the tokens that are being
 // drawn as drawn, by StepPlan::token_sources, and assumes that none of them ends its sequence: a row too many of one
 // that ends is computed in vain and dropped. Blocks of an ended sequence are free at once, since steps take effect in
-// order. What cannot be assumed waits for the commit: preemption, and penalties, which count known tokens.
+// order. What cannot be assumed waits for the commit: preemption, and the rows of a sequence with penalties, which count
+// known tokens, or with drafts. The others go on without it, unless those who wait are as many as they.
 #pragma once
 
 #include <array>
@@ -32,6 +34,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler/block_pool.h"
@@ -40,6 +43,7 @@
 #include "engine/scheduler/queue_time.h"
 #include "engine/scheduler/sequence.h"
 #include "engine/scheduler/step_plan.h"
+#include "engine/scheduler/token_drafter.h"
 
 namespace sluice {
 
@@ -50,7 +54,8 @@ class Scheduler {
   using Outputs = std::vector<SequenceOutput>;
   using SequencePredicate = absl::FunctionRef<bool(const Sequence&)>;
 
-  explicit Scheduler(const EngineOptions& options);  // REQUIRES: ValidateEngineOptions(options).ok()
+  // `drafter`: null for none; outlives the scheduler. REQUIRES: ValidateEngineOptions(options).ok()
+  explicit Scheduler(const EngineOptions& options, TokenDrafter* drafter = nullptr);
 
   // `first_sibling`: the first id of what was submitted together. REQUIRES: `id` is above all ids added before;
   // ValidateRequest(request, options).ok()
@@ -109,7 +114,13 @@ class Scheduler {
   Step& oldest_step() { return steps_[first_step_]; }
   Step& newest_step() { return steps_[(first_step_ + num_under_way_ - 1) % steps_.size()]; }
 
-  // Whether each sequence that waits for a token of a step under way, or lacks one, can have its row now.
+  // Whether `s` lacks one token to compute, and more may follow.
+  static bool Decodes(const Sequence& s) { return s.num_remaining_tokens() <= 1 && !s.draws_its_last(); }
+  // Whether `s` is to have what the step in flight draws for it before it has another row: penalties count it, nobody knows
+  // how many tokens it will be, or drafts shall follow it.
+  bool AwaitsStep(const Sequence& s) const;
+  // Whether a step can be planned while another is in flight: there are blocks for every row, and not so many sequences
+  // await the one in flight that a step for the others alone would cost more than it gains.
   bool CanDecodeAhead() const;
   // Returns the rows it has handed out.
   int32_t ScheduleDecodes(int64_t now_ns);
@@ -121,11 +132,18 @@ class Scheduler {
 
   // True if the tables of `s` have room for all its tokens now; false: the pool has too few blocks.
   [[nodiscard]] bool Grow(Sequence* s);
+  // Fills the rows and blocks that nobody else has asked for with drafts.
+  void ScheduleDrafts();
+  // Gives `s` drafts, at most `max_tokens`, if there are blocks for them, and returns how many.
+  int32_t AddDrafts(Sequence* s, int32_t max_tokens);
   // Books what the step just planned for `s` computes.
   void Advance(Sequence* s);
   // Drops the blocks of `s` that none of its next rows sees.
   void DropUnreachable(Sequence* s);
   void PreemptNewest();
+  // Takes what was drawn behind the last known token of `s` and behind each of its drafts: tokens as far as the drafts were
+  // right. REQUIRES: 1 + num_drafts samples, or none
+  void CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int64_t now_ns, SequenceOutput* output);
   void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
   void CheckTables(const Sequence& s) const;
   // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
@@ -136,6 +154,7 @@ class Scheduler {
   void RemoveEnded(List* list);
 
   const EngineOptions options_;
+  TokenDrafter* const drafter_;
   BlockPool pool_;  // outlives the sequences below
 
   // Both in order of arrival, and everyone running arrived before everyone waiting.
@@ -150,6 +169,7 @@ class Scheduler {
   int32_t refusal_stands_ = 0;  // admission rounds for which the first that waits need not be looked at again
   QueuePace queue_pace_;
   std::vector<Sequence*> prompts_;  // of the step being planned
+  std::vector<int32_t> drafts_;     // of the sequence being planned or committed
 
   std::array<Step, 2> steps_;  // a ring: its memory serves again
   size_t first_step_ = 0;      // the oldest under way

@@ -15,16 +15,25 @@ namespace sluice {
 // catches up a new token is drawn. A step counts from the moment it is planned: what it computes is computed, and the
 // token that it draws is there, though unknown until the step is committed (num_drawing). A preempted sequence starts
 // again from 0 with the tokens it has.
+//
+// A step may compute rows of drafted tokens behind the last known one, and draw behind each of them (TokenDrafter). Until it
+// is committed nobody knows how many tokens the sequence has, so it has no rows in the step after; then the drafts that
+// were right are tokens, the others and what was computed of them are forgotten, and there are none.
 struct Sequence {
   // Takes the prompt out of `request` into `tokens`. REQUIRES: ValidateRequest(request, options).ok()
   Sequence(SequenceId id, Request request, const EngineOptions& options, BlockPool* pool, int64_t arrival_ns);
 
-  int32_t num_tokens() const { return int32_t(tokens.size()) + num_drawing; }
+  int32_t num_known_tokens() const { return int32_t(tokens.size()) - num_drafts; }
+  int32_t num_tokens() const { return num_known_tokens() + num_drawing; }
   int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
   int32_t num_remaining_tokens() const { return num_tokens() - num_computed_tokens; }  // at least 1
   bool running() const { return slot >= 0; }
   absl::Span<const int32_t> prompt() const { return absl::MakeConstSpan(tokens).first(num_prompt_tokens); }
-  absl::Span<const int32_t> output() const { return absl::MakeConstSpan(tokens).subspan(num_prompt_tokens); }
+  absl::Span<const int32_t> output() const { return output_and_drafts(0); }
+  // The known output tokens and the first `count` drafts.
+  absl::Span<const int32_t> output_and_drafts(int32_t count) const {
+    return absl::MakeConstSpan(tokens).subspan(num_prompt_tokens, num_known_tokens() + count - num_prompt_tokens);
+  }
   // True if the tokens drawn and being drawn are as many as may be: whatever they are, no more will follow.
   bool draws_its_last() const { return num_output_tokens() >= request.sampling.max_tokens; }
 
@@ -39,13 +48,14 @@ struct Sequence {
   const SequenceId id;
   SequenceId first_sibling = 0;  // of the sequences submitted together with this one, the first
   Request request;              // prompt_tokens is empty: they are the first of `tokens`
-  std::vector<int32_t> tokens;  // those known: prompt, then output
+  std::vector<int32_t> tokens;  // those known: prompt, then output; then drafts
   const int32_t num_prompt_tokens;
   std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
 
-  int32_t num_computed_tokens = 0;       // tokens whose K and V are in the tables, or were until nobody could see them
+  int32_t num_drafts = 0;                // at the end of `tokens`; rows of a step in flight or being planned
+  int32_t num_computed_tokens = 0;       // tokens, drafts not counted, whose K and V are in the tables, or were until nobody could see them
   int32_t num_scheduled_tokens = 0;      // rows of the step being planned; 0 otherwise
-  int32_t num_drawing = 0;               // tokens that steps under way draw, behind `tokens`
+  int32_t num_drawing = 0;               // tokens that steps under way draw; with drafts one, as if all were wrong
   int32_t sample_index = -1;             // of the last of them among the samples of its step
   int32_t num_steps_under_way = 0;       // steps that hold rows of this sequence
   bool ended = false;                    // the last output is out; what steps under way say of it is dropped

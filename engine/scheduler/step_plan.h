@@ -19,7 +19,8 @@ struct KvGroupPlan {
   int32_t block_table_stride = 0;
 };
 
-// A row of logits from which a token is drawn. Pointers and spans live until StepRunner::Launch has returned.
+// A row of logits from which a token is drawn. A sequence with drafted tokens has several in a step: behind its last known
+// token and behind each draft, in order, each as if the drafts before it were right. Pointers and spans live until StepRunner::Launch has returned.
 struct SampleEntry {
   int32_t logits_index = 0;    // into StepPlan::logits_rows
   int32_t sequence_index = 0;  // into the plan's sequences

@@ -175,6 +175,59 @@ TEST(BlockTableTest, ADroppedFrontBlockServesAgainWhileItIsWantedAndThenGoesBack
   pool.CheckInvariants();
 }
 
+TEST(BlockTableTest, ABlockThatAnotherHoldsIsNotReusedInPlace) {
+  BlockPool pool(6);
+  BlockTable owner(&pool), reader(&pool);
+  ASSERT_TRUE(owner.GrowTo(3));
+  const std::vector<int32_t> blocks(owner.blocks().begin(), owner.blocks().end());
+  for (int32_t entry = 0; entry < 2; ++entry) reader.Share(blocks[size_t(entry)]);
+  pool.KeepContents(blocks[2]);
+  owner.DropFront(3, 6);
+  EXPECT_THAT(owner.blocks(), ::testing::ElementsAre(-1, -1, -1));
+  EXPECT_THAT(reader.blocks(), ::testing::ElementsAre(blocks[0], blocks[1]));
+  EXPECT_EQ(pool.num_live(), 2);
+  EXPECT_EQ(pool.num_cached(), 1) << "what was kept outlives its holders";
+  reader.DropFront(1, 3);
+  EXPECT_THAT(reader.blocks(), ::testing::ElementsAre(-1, blocks[1], blocks[0])) << "it is the last holder";
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, IsCutAtTheEnd) {
+  BlockPool pool(6);
+  BlockTable table(&pool);
+  ASSERT_TRUE(table.GrowTo(5));
+  const std::vector<int32_t> blocks(table.blocks().begin(), table.blocks().end());
+  table.DropFront(2, 5);
+  table.Truncate(3);
+  EXPECT_THAT(table.blocks(), ::testing::ElementsAre(-1, -1, blocks[2]));
+  EXPECT_EQ(pool.num_live(), 1);
+  table.Truncate(4);
+  EXPECT_EQ(table.size(), 3) << "shorter already";
+  table.Truncate(2);
+  EXPECT_EQ(table.num_held(), 0);
+  EXPECT_EQ(pool.num_live(), 0);
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, CopiesOnWriteWhatOthersReadAndNothingElse) {
+  BlockPool pool(4);
+  BlockTable owner(&pool), reader(&pool);
+  ASSERT_TRUE(owner.GrowTo(2));
+  const std::vector<int32_t> blocks(owner.blocks().begin(), owner.blocks().end());
+  reader.Share(blocks[0]);
+  BlockCopy copy;
+  EXPECT_FALSE(owner.MakeWritable(1, &copy));
+  ASSERT_TRUE(reader.MakeWritable(0, &copy));
+  EXPECT_EQ(copy, (BlockCopy{.from = blocks[0], .to = reader.blocks()[0]}));
+  EXPECT_NE(reader.blocks()[0], blocks[0]);
+  EXPECT_EQ(pool.ref_count(blocks[0]), 1);
+  EXPECT_FALSE(owner.MakeWritable(0, &copy)) << "it is alone with it again";
+  pool.KeepContents(blocks[1]);
+  ASSERT_TRUE(owner.MakeWritable(1, &copy)) << "its contents are kept";
+  EXPECT_EQ(pool.num_cached(), 1);
+  pool.CheckInvariants();
+}
+
 TEST(BlockTableTest, TheEndOfASequenceIsEvictedBeforeItsBeginning) {
   BlockPool pool(3);
   std::vector<int32_t> blocks;

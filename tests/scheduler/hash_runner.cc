@@ -101,9 +101,11 @@ StepResult HashRunner::Compute(const StepPlan& plan) {
     const uint64_t context = HashVisible(plan, e.sequence_index, int32_t(e.position) - 1);
     std::vector<int32_t> tokens(e.prompt_tokens.begin(), e.prompt_tokens.end());
     tokens.insert(tokens.end(), e.output_tokens.begin(), e.output_tokens.end());
+    // Those behind it are drafts.
     std::vector<int32_t> rows = tokens_[plan.seq_slots[e.sequence_index]];
-    const int32_t last_row = plan.row_starts[e.sequence_index + 1] - 1;
-    if (plan.token_sources[last_row] >= 0) {
+    EXPECT_LE(size_t(e.position), rows.size());
+    rows.resize(size_t(e.position));
+    if (plan.token_sources[plan.logits_rows[e.logits_index]] >= 0) {
       // The one that nobody knew when the step was planned; no penalty may want it.
       EXPECT_EQ(e.params->presence_penalty, 0);
       rows.pop_back();

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/scheduler/oracle_drafter.h"
 #include "tests/scheduler/scheduler_harness.h"
 
 namespace sluice {
@@ -17,8 +18,8 @@ namespace {
 using testing::MakePrompt;
 using testing::SchedulerHarness;
 
-// Of a seed, and whether steps are planned while the one before is under way.
-class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
+// Of a seed, whether steps are planned while the one before is in flight, and whether tokens are drafted.
+class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool, bool>> {
  protected:
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
   bool OneIn(int n) { return Uniform(1, n) == 1; }
@@ -67,7 +68,7 @@ class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool>
 
   void CheckEnds(SchedulerHarness* h);
 
-  const bool runs_ahead_ = std::get<1>(GetParam());
+  const bool runs_ahead_ = std::get<1>(GetParam()), drafts_ = std::get<2>(GetParam());
   std::mt19937 rng_{uint32_t(std::get<0>(GetParam()))};
   std::map<SequenceId, Request> requests_;
   std::map<SequenceId, FinishReason> cancelled_;
@@ -94,7 +95,9 @@ void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
 }
 
 TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
-  SchedulerHarness h(RandomOptions(), runs_ahead_);
+  const EngineOptions options = RandomOptions();
+  testing::OracleDrafter drafter(options, Uniform(0, 5), uint32_t(std::get<0>(GetParam())));
+  SchedulerHarness h(options, runs_ahead_, drafts_ ? &drafter : nullptr);
   ASSERT_EQ(ValidateEngineOptions(h.options), absl::OkStatus());
   const int num_requests = 60;
   // The oldest sequence moves by a row or more in each step, two turns at most, and is preempted by nobody: that bounds
@@ -105,6 +108,7 @@ TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
       Request request = RandomRequest(h.options, h.now_ns);
       max_steps += (int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens) * (runs_ahead_ ? 2 : 1);
       const SequenceId id = h.Add(request);
+      drafter.Know(id, request);
       requests_.emplace(id, std::move(request));
     }
     if (!requests_.empty() && OneIn(10)) {
@@ -123,9 +127,10 @@ TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkloadTest,
-                         ::testing::Combine(::testing::Range(0, 200), ::testing::Values(false, true)),
+                         ::testing::Combine(::testing::Range(0, 200), ::testing::Bool(), ::testing::Bool()),
                          [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Ahead" : "");
+                           return std::to_string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Ahead" : "") +
+                                  (std::get<2>(info.param) ? "Drafts" : "");
                          });
 
 }  // namespace

@@ -39,8 +39,9 @@ inline Request MakeRequest(std::vector<int32_t> prompt, int32_t max_tokens) {
 
 class SchedulerHarness {
  public:
-  explicit SchedulerHarness(const EngineOptions& options, bool runs_ahead = false)
-      : options(options), runner(options, runs_ahead), scheduler(options) {}
+  // `drafter`: null for none; outlives the harness.
+  explicit SchedulerHarness(const EngineOptions& options, bool runs_ahead = false, TokenDrafter* drafter = nullptr)
+      : options(options), runner(options, runs_ahead), scheduler(options, drafter) {}
 
   SequenceId Add(const Request& request) {
     EXPECT_EQ(ValidateRequest(request, options), absl::OkStatus());

@@ -100,6 +100,24 @@ TEST(StepsAheadTest, APenaltyWaitsForTheTokensItCounts) {
   ExpectAsAlone(h.collected[other], other_request, h.options);
 }
 
+TEST(StepsAheadTest, OnePenaltyAmongManyWaitsAlone) {
+  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  std::vector<Request> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(PromptOf(3, 40, i));
+  requests[2].sampling.presence_penalty = 1;
+  for (const Request& request : requests) h.Add(request);
+  int64_t num_steps = 0;
+  for (; h.has_work(); ++num_steps) {
+    h.Step();
+    if (h.collected[1].tokens.size() == 20) {
+      EXPECT_GE(h.collected[3].tokens.size(), 9u) << "it has a row in every second step";
+      EXPECT_EQ(h.collected[5].tokens.size(), 20u);
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) ExpectAsAlone(h.collected[i + 1], requests[i], h.options);
+  EXPECT_GE(h.runner.num_unknown_tokens, 4 * 38) << "the others never waited";
+}
+
 TEST(StepsAheadTest, ChunksOfAPromptFollowOneAnotherAndItsReportsArriveOnce) {
   EngineOptions options = SmallOptions();
   options.max_num_batched_tokens = 8;
