@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/layer_types.h"
+#include "engine/base/numerics.h"
 
 namespace sluice {
 
@@ -17,6 +18,7 @@ struct EngineOptions {
   // By KV group of the model (engine/model/kv_groups.h): what its layers let a query see. Blocks that no later query of
   // a sequence can see go back to the pool.
   std::vector<AttentionMask> kv_groups = {AttentionMask{}};
+  NumericsOptions numerics;
   int32_t max_num_seqs = 64;             // sequences in one step
   int32_t max_num_batched_tokens = 512;  // rows in one step; at least max_num_seqs, so that every decode has its row
   // Prefill rows in a step that also carries decodes: bounds how long a prompt can delay the next token of the others.

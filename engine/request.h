@@ -44,6 +44,7 @@ struct SamplingParams {
 struct Request {
   std::vector<int32_t> prompt_tokens;  // at least one
   SamplingParams sampling;
+  int32_t adapter = 0;                 // of the weights: 0, none; there are no others yet
   std::optional<int64_t> deadline_ns;  // on the engine's Clock
   std::shared_ptr<void> context;  // the caller's; comes back with every output, destroyed off the engine's hot path
 };

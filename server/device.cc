@@ -116,9 +116,8 @@ absl::StatusOr<ServingDevice> OpenCuda(const ModelOptions& options, const std::s
   CudaOpsOptions cuda;
   cuda.activations = device.activations == "f32" ? cuda::Element::kF32 : cuda::Element::kBF16;
   cuda.num_threads = num_threads;
-  cuda.gemm_library_from = options.gemm_library_from;
   std::unique_ptr<GemmLibrary> library;
-  if (cuda.gemm_library_from != INT32_MAX) {
+  if (options.gemm_library_from != INT32_MAX) {
     absl::StatusOr<std::unique_ptr<GemmLibrary>> opened = OpenLibrary();
     if (!opened.ok()) {
       return absl::Status(opened.status().code(),

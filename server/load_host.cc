@@ -38,7 +38,8 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   if (options.model.max_model_len > 0) load.kv.max_model_len = options.model.max_model_len;
   load.kv.max_num_seqs = options.limits.max_num_seqs;
   load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
-  load.mla_expand_from = device->mla_expand_from;
+  load.numerics.mla_expand_from = device->mla_expand_from;
+  load.numerics.gemm_library_from = options.model.gemm_library_from;
   load.max_logprobs = options.limits.max_logprobs < 0 ? INT32_MAX : options.limits.max_logprobs;
   load.max_adjusted = kMaxLogitBias + kMaxStopTokenIds + int32_t(loaded.eos_token_ids.size());
   return LoadRunner(loaded, std::move(device->ops), load);
@@ -85,14 +86,8 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
     }
   }
   host.defaults = Defaults(loaded.generation);
-  host.engine.max_model_len = runner->options().max_model_len;
-  host.engine.vocab_size = loaded.spec.vocab_size;
+  runner->SetEngineOptions(&host.engine);
   host.engine.eos_token_ids = loaded.eos_token_ids;
-  host.engine.block_size = runner->options().block_size;
-  host.engine.num_blocks = runner->options().num_blocks;
-  host.engine.kv_groups = runner->kv_groups();
-  host.engine.max_num_seqs = runner->options().max_num_seqs;
-  host.engine.max_num_batched_tokens = runner->options().max_num_batched_tokens;
   host.engine.max_queued_requests = options.limits.max_queued_requests;
   host.engine.max_queued_tokens = options.limits.max_queued_tokens;
   host.engine.max_queue_seconds = options.limits.max_queue_seconds;

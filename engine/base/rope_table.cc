@@ -1,5 +1,6 @@
 #include "engine/base/rope_table.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace sluice {
@@ -25,6 +26,19 @@ void SelectInvFreq(const RopeTable& table, int32_t length, std::vector<float>* i
   } else if (const auto* rule = std::get_if<DynamicNtkRule>(&table.length_rule)) {
     if (length > rule->max_position) MakeDynamicNtk(*rule, length, inv_freq);
   }
+}
+
+RopeClasses RopeClassesOf(std::span<const RopeTable> tables) {
+  RopeClasses classes;
+  for (const RopeTable& table : tables) {
+    if (const auto* rule = std::get_if<LongRopeRule>(&table.length_rule)) {
+      classes.change_behind.push_back(rule->original_max_position);
+    } else if (const auto* rule = std::get_if<DynamicNtkRule>(&table.length_rule)) {
+      classes.each_length_behind = std::min(classes.each_length_behind, rule->max_position);
+    }
+  }
+  std::sort(classes.change_behind.begin(), classes.change_behind.end());
+  return classes;
 }
 
 }  // namespace sluice

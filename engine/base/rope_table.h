@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <variant>
 #include <vector>
+
+#include "engine/base/numerics.h"
 
 namespace sluice {
 
@@ -23,8 +26,7 @@ struct DynamicNtkRule {
 };
 
 // Pair i of a row at position p turns by p * inv_freq[i]; cos and sin are multiplied by `attention_factor`. The length
-// a rule looks at is BatchView::rope_lengths: fixed when the sequence is admitted, so that all its keys are turned by
-// one table.
+// a rule looks at is BatchView::rope_classes: fixed when the request arrives, so that all its keys are rotated by one table.
 struct RopeTable {
   std::vector<float> inv_freq;  // [num_rotary / 2]
   float attention_factor = 1;
@@ -35,5 +37,8 @@ struct RopeTable {
 
 // The frequencies for a sequence of `length` tokens; at most [num_rotary / 2] values, written to `inv_freq`.
 void SelectInvFreq(const RopeTable& table, int32_t length, std::vector<float>* inv_freq);
+
+// Where the frequencies of any of the tables change.
+RopeClasses RopeClassesOf(std::span<const RopeTable> tables);
 
 }  // namespace sluice

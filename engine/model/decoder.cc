@@ -71,7 +71,6 @@ absl::Status Decoder::Allocate() {
   StepLimits limits = options_.limits;
   limits.vocab_size = spec_.vocab_size;
   limits.num_kv_groups = int32_t(MakeKvGroups(spec_).masks.size());
-  limits.mla_expand_from = options_.mla_expand_from;
   const KvCacheShape kv = MakeKvCacheShape(spec_, /*num_blocks=*/1, options_.kv_block_size, options_.kv_dtype);
   return ops_->Reserve(limits, kv, [this](KvCache* cache) {
     Layers(cache);
@@ -206,7 +205,6 @@ void Decoder::Attend(int32_t layer, const Mla& mla, KvCache* kv) {
   attend.kv_group = spec.kv_group;
   attend.scale = spec.attention.scale;
   attend.mask = spec.attention.mask;
-  attend.expand_from = options_.mla_expand_from;
   attend.out = attention_[layer].out;
   ops_->MlaAttention(attend);
 }

@@ -18,7 +18,6 @@ struct DecoderOptions {
   int32_t max_position = 0;  // positions are below this
   int32_t kv_block_size = 16;
   KvDType kv_dtype = KvDType::kF16;
-  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
 };
 
 // The cache that a model of this spec needs, layer by layer.

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/available_memory.h"
 #include "engine/base/layer_types.h"
+#include "engine/base/numerics.h"
 #include "engine/base/rope_table.h"
 #include "engine/base/tensor_view.h"
 #include "engine/ops/sampling.h"
@@ -130,11 +131,11 @@ struct BatchView {
   std::span<const int32_t> context_lens;  // [num_seqs] tokens in the cache after this step
   std::span<const KvGroupView> kv_groups;
   std::span<const int32_t> logits_rows;  // [num_logits]
-  // [num_seqs] fixed for the life of a sequence: the tokens of its prompt, for MlaAttentionArgs::expand_from and for a
-  // device that treats long prompts in its own way, and the length that the rules of a RopeTable look at. May be empty
-  // where nothing asks for them.
-  std::span<const int32_t> prompt_lens = {};
-  std::span<const int32_t> rope_lengths = {};
+  // What of a request the arithmetic depends on (base/numerics.h). [num_tokens] routes, or empty: none has any; [num_seqs]
+  // what RopeTables select their frequencies by, may be empty where none asks.
+  std::span<const RowRoute> row_routes = {};
+  std::span<const int32_t> rope_classes = {};
+  std::span<const int32_t> adapters = {};  // [num_seqs], or empty: none has any; no device takes one yet
   // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and
   // token_ids is not looked at. REQUIRES: Ops::runs_ahead()
   std::span<const int32_t> token_sources = {};
@@ -151,7 +152,7 @@ struct StepLimits {
   int64_t max_context_tokens = 0;  // in the contexts of all sequences of a step together
   int32_t max_logprobs = 0;        // most likely tokens reported for a row
   int32_t max_adjusted = 0;        // logit biases and masked tokens of a row
-  int32_t mla_expand_from = INT32_MAX;  // of MlaAttentionArgs, in all steps
+  bool expands_latents = false;    // some rows have kRouteExpandedLatents
 };
 
 // What a KV cache may take.
@@ -255,8 +256,8 @@ struct MlaQkvArgs {
 
 // s = scale * (q_nope . k_nope + q_pe . k_pe), masked, softmax, times v, where k_nope|v of a head are `up` times the
 // latent. Two forms of the same sum: expanded makes k_nope and v of every key; absorbed maps q_nope through `up` into
-// the latent space and the weighted latent through it out again. Rows at prompt positions of sequences with prompt_lens
-// >= expand_from take the expanded form, all others the absorbed one: no row's form depends on the chunk or the batch.
+// the latent space and the weighted latent through it out again. Rows with kRouteExpandedLatents take the expanded form,
+// all others the absorbed one.
 struct MlaAttentionArgs {
   const Activations* q = nullptr;
   MlaShape heads;
@@ -266,8 +267,7 @@ struct MlaAttentionArgs {
   int32_t kv_group = 0;
   float scale = 1;
   AttentionMask mask;
-  int32_t expand_from = INT32_MAX;  // tokens
-  Activations* out = nullptr;       // [num_tokens, num_heads * v_head_dim]
+  Activations* out = nullptr;  // [num_tokens, num_heads * v_head_dim]
 };
 
 // x += [post_norm](in * weight^T + bias)

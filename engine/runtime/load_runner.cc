@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Runner>> LoadRunner(const LoadedModel& model, std
   runner.kv_dtype = options.kv.dtype;
   runner.max_num_seqs = options.kv.max_num_seqs;
   runner.max_num_batched_tokens = options.kv.max_num_batched_tokens;
-  runner.mla_expand_from = options.mla_expand_from;
+  runner.numerics = options.numerics;
   runner.max_logprobs = options.max_logprobs;
   runner.max_adjusted = options.max_adjusted;
   const auto size = [&](const KvMemory& memory) -> absl::Status {

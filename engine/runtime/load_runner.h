@@ -13,7 +13,7 @@ namespace sluice {
 
 struct LoadRunnerOptions {
   KvSizingOptions kv;                   // what it says of blocks and steps holds for the runner too
-  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
+  NumericsOptions numerics;             // RunnerOptions
   int32_t max_logprobs = 20;            // RunnerOptions
   int32_t max_adjusted = 1100;
 };

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Runner::Reserve(Ops* ops, ModelSpec spe
   decoder.max_position = options.max_model_len;
   decoder.kv_block_size = options.block_size;
   decoder.kv_dtype = options.kv_dtype;
-  decoder.mla_expand_from = options.mla_expand_from;
+  decoder.limits.expands_latents = options.numerics.mla_expand_from != INT32_MAX;
   return Decoder::Create(std::move(spec), std::move(weights), ops, decoder);
 }
 
@@ -69,6 +69,8 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
   runner->decoder_ = std::move(decoder);
   const ModelSpec& spec = runner->spec();
   runner->kv_groups_ = MakeKvGroups(spec).masks;
+  runner->numerics_ = options.numerics;
+  runner->numerics_.rope = RopeClassesOf(spec.rope_tables);
   SLUICE_CHECK(size_t(options.num_blocks) >= runner->kv_groups_.size());
   const KvCacheShape shape = MakeKvCacheShape(spec, options.num_blocks, options.block_size, options.kv_dtype);
   SLUICE_ASSIGN_OR_RETURN(runner->kv_, runner->ops_->NewKvCache(shape));
@@ -84,6 +86,17 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(std::unique_ptr<Ops> ops,
   return Create(std::move(ops), std::move(decoder), options);
 }
 
+void Runner::SetEngineOptions(EngineOptions* options) const {
+  options->max_model_len = options_.max_model_len;
+  options->vocab_size = spec().vocab_size;
+  options->block_size = options_.block_size;
+  options->num_blocks = options_.num_blocks;
+  options->kv_groups = kv_groups_;
+  options->numerics = numerics_;
+  options->max_num_seqs = options_.max_num_seqs;
+  options->max_num_batched_tokens = options_.max_num_batched_tokens;
+}
+
 absl::Status Runner::WarmUp() {
   // One token of one sequence, into a block for each group, which nobody owns yet.
   const SamplingParams params;
@@ -92,8 +105,8 @@ absl::Status Runner::WarmUp() {
   plan.positions = {0};
   plan.row_starts = {0, 1};
   plan.context_lens = {1};
-  plan.prompt_lens = {1};
-  plan.rope_lengths = {1};
+  plan.row_routes = {0};
+  plan.rope_classes = {0};
   plan.seq_slots = {0};
   for (int32_t group = 0; group < int32_t(kv_groups_.size()); ++group) {
     plan.kv_groups.push_back({{group * options_.block_size}, {group}, 1});
@@ -116,8 +129,9 @@ BatchView Runner::MakeBatch(const StepPlan& plan) {
   batch.positions = View(plan.positions);
   batch.row_starts = View(plan.row_starts);
   batch.context_lens = View(plan.context_lens);
-  batch.prompt_lens = View(plan.prompt_lens);
-  batch.rope_lengths = View(plan.rope_lengths);
+  batch.row_routes = View(plan.row_routes);
+  batch.rope_classes = View(plan.rope_classes);
+  batch.adapters = View(plan.adapters);
   batch.kv_groups = View(group_views_);
   const auto drawn = [](int32_t source) { return source >= 0; };
   if (std::none_of(plan.token_sources.begin(), plan.token_sources.end(), drawn)) return batch;

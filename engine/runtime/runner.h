@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/numerics.h"
+#include "engine/engine_options.h"
 #include "engine/model/decoder.h"
 #include "engine/ops/ops.h"
 #include "engine/scheduler/step_runner.h"
@@ -20,7 +22,7 @@ struct RunnerOptions {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
-  int32_t mla_expand_from = INT32_MAX;  // MlaAttentionArgs::expand_from
+  NumericsOptions numerics;  // but for what is the model's
   // Of a sequence in a step. More is right, but lets a device allocate.
   int32_t max_logprobs = 20;    // most likely tokens reported
   int32_t max_adjusted = 1100;  // logit biases, and tokens masked below min_tokens
@@ -50,8 +52,8 @@ class Runner : public StepRunner {
 
   const RunnerOptions& options() const { return options_; }
   const ModelSpec& spec() const { return decoder_->spec(); }
-  // What the layers of each KV group see, for EngineOptions: every plan has a KvGroupPlan for each.
-  const std::vector<AttentionMask>& kv_groups() const { return kv_groups_; }
+  // What an engine has to know of the runner and its model: sizes, and what plans are made by.
+  void SetEngineOptions(EngineOptions* options) const;
   int64_t weight_bytes() const { return decoder_->weights().resident_bytes; }
   int64_t kv_bytes() const { return kv_->shape().bytes(); }
   // For tests and tools: the device holds the logits of the last step's last `max_num_seqs` rows.
@@ -78,7 +80,8 @@ class Runner : public StepRunner {
   // Order matters: everything below is made by ops_ and goes before it.
   const std::unique_ptr<Ops> ops_;
   const RunnerOptions options_;
-  std::vector<AttentionMask> kv_groups_;
+  std::vector<AttentionMask> kv_groups_;  // what the layers of each KV group see: every plan has a KvGroupPlan for each
+  NumericsOptions numerics_;              // options_.numerics and the model's
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
 

@@ -16,8 +16,9 @@ void Clear(StepPlan* plan) {
   plan->positions.clear();
   plan->row_starts.clear();
   plan->context_lens.clear();
-  plan->prompt_lens.clear();
-  plan->rope_lengths.clear();
+  plan->row_routes.clear();
+  plan->rope_classes.clear();
+  plan->adapters.clear();
   plan->seq_slots.clear();
   plan->logits_rows.clear();
   plan->samples.clear();
@@ -31,6 +32,7 @@ void AddRows(const Sequence& s, StepPlan* plan) {
     plan->token_ids.push_back(known ? s.tokens[position] : 0);
     plan->token_sources.push_back(known ? -1 : s.sample_index);
     plan->positions.push_back(position);
+    plan->row_routes.push_back(s.numerics.route(position));
   }
 }
 
@@ -103,8 +105,8 @@ void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, St
     AddLogits(s, int32_t(i), plan);
     plan->row_starts.push_back(plan->num_tokens());
     plan->context_lens.push_back(ContextLen(s));
-    plan->prompt_lens.push_back(s.num_prompt_tokens);
-    plan->rope_lengths.push_back(s.num_prompt_tokens + s.request.sampling.max_tokens);
+    plan->rope_classes.push_back(s.numerics.rope_class);
+    plan->adapters.push_back(s.numerics.adapter);
     plan->seq_slots.push_back(s.slot);
   }
 }

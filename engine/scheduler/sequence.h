@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "engine/base/numerics.h"
 #include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler/block_pool.h"
@@ -50,6 +51,7 @@ struct Sequence {
   Request request;              // prompt_tokens is empty: they are the first of `tokens`
   std::vector<int32_t> tokens;  // those known: prompt, then output; then drafts
   const int32_t num_prompt_tokens;
+  const RequestNumerics numerics;
   std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
 
   int32_t num_drafts = 0;                // at the end of `tokens`; rows of a step in flight or being planned

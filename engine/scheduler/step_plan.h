@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "engine/base/numerics.h"
 #include "engine/base/token_logprobs.h"
 #include "engine/request.h"
 
@@ -48,9 +49,9 @@ struct StepPlan {
   std::vector<int32_t> positions;     // [num_tokens]
   std::vector<int32_t> row_starts;    // [num_seqs + 1] first row of each sequence
   std::vector<int32_t> context_lens;  // [num_seqs] tokens in the KV cache once this step has run
-  std::vector<int32_t> prompt_lens;   // [num_seqs] tokens of the prompt
-  std::vector<int32_t> rope_lengths;  // [num_seqs] prompt + max_tokens, which the context has room for: chooses
-                                      // the frequencies of a RopeTable with a rule
+  std::vector<RowRoute> row_routes;   // [num_tokens] base/numerics.h
+  std::vector<int32_t> rope_classes;  // [num_seqs]
+  std::vector<int32_t> adapters;      // [num_seqs] 0: none
   std::vector<int32_t> seq_slots;  // [num_seqs] in [0, max_num_seqs): the sequence's own from admission until it ends
                                    // or is preempted, so that a device can keep a row of state for it
   std::vector<KvGroupPlan> kv_groups;

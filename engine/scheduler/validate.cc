@@ -111,6 +111,9 @@ absl::Status ValidateEngineOptions(const EngineOptions& o) {
 }
 
 absl::Status ValidateRequest(const Request& request, const EngineOptions& options) {
+  if (request.adapter != 0) {
+    return FieldError(absl::StrCat("adapter: found ", request.adapter, ", expected 0: no adapters are loaded"));
+  }
   if (request.prompt_tokens.empty()) return FieldError("prompt_tokens: is empty, expected at least one token");
   SLUICE_RETURN_IF_ERROR(CheckTokens("prompt_tokens", request.prompt_tokens, options.vocab_size));
   SLUICE_RETURN_IF_ERROR(CheckSampling(request.sampling, options));

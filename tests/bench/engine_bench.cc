@@ -153,17 +153,10 @@ int Main(const std::string& path, int threads, ActivationType activations) {
                                 .max_num_seqs = kMaxSequences,
                                 .max_num_batched_tokens = kMaxBatchedTokens});
   if (!runner.ok()) return std::cerr << runner.status() << "\n", 1;
-  const std::vector<AttentionMask> kv_groups = (*runner)->kv_groups();
+  EngineOptions engine_options;
+  (*runner)->SetEngineOptions(&engine_options);
   Recorder recorder;
-  auto engine = Engine::Create({.max_model_len = model->spec.max_position,
-                                .vocab_size = vocab_size,
-                                .eos_token_ids = {},
-                                .block_size = kBlockSize,
-                                .num_blocks = kNumBlocks,
-                                .kv_groups = kv_groups,
-                                .max_num_seqs = kMaxSequences,
-                                .max_num_batched_tokens = kMaxBatchedTokens},
-                               std::move(*runner), &recorder, Clock::Real());
+  auto engine = Engine::Create(engine_options, std::move(*runner), &recorder, Clock::Real());
   if (!engine.ok()) return std::cerr << engine.status() << "\n", 1;
   std::cout << "ready" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {

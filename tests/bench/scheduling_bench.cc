@@ -137,7 +137,7 @@ int Main(const Arguments& arguments) {
                                 .max_num_seqs = options.max_num_seqs,
                                 .max_num_batched_tokens = options.max_num_batched_tokens});
   if (!runner.ok()) return std::cerr << runner.status() << "\n", 1;
-  options.kv_groups = (*runner)->kv_groups();
+  (*runner)->SetEngineOptions(&options);
   Recorder recorder;
   auto engine = Engine::Create(options, std::move(*runner), &recorder, Clock::Real());
   if (!engine.ok()) return std::cerr << engine.status() << "\n", 1;

@@ -107,14 +107,8 @@ class CudaEngine : public ::testing::TestWithParam<ModelSpec (*)()> {
     options.max_num_batched_tokens = limits.max_num_batched_tokens;
     auto runner = Runner::Create(std::move(ops), model_.spec, *std::move(weights), options).value();
     EngineOptions engine_options;
-    engine_options.max_model_len = kMaxModelLen;
-    engine_options.vocab_size = kVocabSize;
+    runner->SetEngineOptions(&engine_options);
     engine_options.eos_token_ids = {kVocabSize - 1};
-    engine_options.block_size = options.block_size;
-    engine_options.num_blocks = options.num_blocks;
-    engine_options.max_num_seqs = options.max_num_seqs;
-    engine_options.max_num_batched_tokens = options.max_num_batched_tokens;
-    engine_options.kv_groups = runner->kv_groups();
     engine_options.admit_by_forecast = false;  // so that there are preemptions
 
     RecordingSink sink;

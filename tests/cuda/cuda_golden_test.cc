@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Load(const std::string& folder, cuda::El
                               : kMaxTokens;
   options.max_num_seqs = 32;  // and a little more than the company of the last test
   options.max_num_batched_tokens = kMaxTokens;
-  options.mla_expand_from = mla_expand_from;
+  options.numerics.mla_expand_from = mla_expand_from;
   return Runner::Create(*std::move(ops), model->spec, *std::move(weights), options);
 }
 

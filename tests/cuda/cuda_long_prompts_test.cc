@@ -125,9 +125,7 @@ class CudaLongPrompts : public ::testing::TestWithParam<Case> {
     std::unique_ptr<CountedLibrary> library;
     if (from != INT32_MAX) library = std::make_unique<CountedLibrary>(cuda_testing::NewTestLibrary().value());
     library_ = library.get();
-    CudaOpsOptions options;
-    options.gemm_library_from = from;
-    auto ops = NewCudaOps(cuda_testing::NewTestDevice().value(), options, std::move(library)).value();
+    auto ops = NewCudaOps(cuda_testing::NewTestDevice().value(), {}, std::move(library)).value();
     absl::StatusOr<ModelWeights> weights = LoadWeights(model_.spec, ToyTensorNames(), model_.tensors, "toy", ops.get());
     EXPECT_TRUE(weights.ok()) << weights.status();
     RunnerOptions runner;
@@ -135,6 +133,7 @@ class CudaLongPrompts : public ::testing::TestWithParam<Case> {
     runner.kv_dtype = KvDType::kBF16;
     runner.max_model_len = kMaxTokens;
     runner.max_num_seqs = runner.max_num_batched_tokens = kMaxTokens;
+    runner.numerics.gemm_library_from = from;
     return Runner::Create(std::move(ops), model_.spec, *std::move(weights), runner);
   }
 

@@ -78,7 +78,7 @@ TEST_P(NothingAllocates, OnceTheRunnerIsThere) {
   options.max_num_batched_tokens = kMaxTokens;
   options.max_logprobs = 32;
   options.max_adjusted = 32;
-  options.mla_expand_from = 32;  // for some of the prompts
+  options.numerics.mla_expand_from = 32;  // for some of the prompts
   const std::unique_ptr<Runner> runner =
       Runner::Create(std::move(ops), model.spec, *std::move(weights), options).value();
   counts.allocations = counts.replays = 0;

@@ -28,25 +28,29 @@ struct Part {
   int32_t first_position, num_rows, prompt_len;
 };
 
-// A step of such sequences.
+// A step of such sequences, where prompts of 100 tokens and more go through the library.
 void Begin(GemmRoute* route, const std::vector<Part>& parts) {
-  std::vector<int32_t> positions, row_starts = {0}, context_lens, prompt_lens;
+  std::vector<int32_t> positions, row_starts = {0}, context_lens;
+  std::vector<RowRoute> row_routes;
   for (const Part& part : parts) {
-    for (int32_t i = 0; i < part.num_rows; ++i) positions.push_back(part.first_position + i);
+    const RequestNumerics numerics({.mla_expand_from = 1, .gemm_library_from = 100, .rope = {}}, part.prompt_len, 0);
+    for (int32_t i = 0; i < part.num_rows; ++i) {
+      positions.push_back(part.first_position + i);
+      row_routes.push_back(numerics.route(positions.back()));
+    }
     row_starts.push_back(static_cast<int32_t>(positions.size()));
     context_lens.push_back(part.first_position + part.num_rows);
-    prompt_lens.push_back(part.prompt_len);
   }
   BatchView batch;
   batch.token_ids = batch.positions = positions;
   batch.row_starts = row_starts;
   batch.context_lens = context_lens;
-  batch.prompt_lens = prompt_lens;
+  batch.row_routes = row_routes;
   route->BeginStep(batch);
 }
 
 TEST(GemmRoute, PromptRowsOfLongPromptsGoThroughTheLibrary) {
-  GemmRoute route(std::make_unique<NoLibrary>(), 100);
+  GemmRoute route(std::make_unique<NoLibrary>());
   Begin(&route, {{0, 100, 100}});
   EXPECT_TRUE(route.uses_library());
   EXPECT_THAT(route.runs(), ElementsAre(RowRun{0, 100, true}));
@@ -66,7 +70,7 @@ TEST(GemmRoute, PromptRowsOfLongPromptsGoThroughTheLibrary) {
 }
 
 TEST(GemmRoute, NeighboursThatGoTheSameWayGoTogether) {
-  GemmRoute route(std::make_unique<NoLibrary>(), 100);
+  GemmRoute route(std::make_unique<NoLibrary>());
   Begin(&route, {{7, 1, 5}, {0, 30, 30}, {20, 40, 200}, {0, 0, 100}, {0, 60, 100}, {500, 1, 400}, {8, 1, 8}});
   EXPECT_TRUE(route.uses_library());
   EXPECT_THAT(route.runs(), ElementsAre(RowRun{0, 31, false}, RowRun{31, 100, true}, RowRun{131, 2, false}));
@@ -79,7 +83,7 @@ TEST(GemmRoute, NeighboursThatGoTheSameWayGoTogether) {
 }
 
 TEST(GemmRoute, PaddingGoesAsItIsTold) {
-  GemmRoute route(std::make_unique<NoLibrary>(), 100);
+  GemmRoute route(std::make_unique<NoLibrary>());
   route.BeginPadding(64, true);
   EXPECT_TRUE(route.uses_library());
   EXPECT_THAT(route.runs(), ElementsAre(RowRun{0, 64, true}));

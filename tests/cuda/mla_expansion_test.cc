@@ -23,12 +23,15 @@ struct Rows {
 
 class Step {
  public:
-  explicit Step(const std::vector<Rows>& sequences) {
+  Step(const std::vector<Rows>& sequences, int32_t expand_from) {
     for (const Rows& rows : sequences) {
-      for (int32_t i = 0; i < rows.count; ++i) positions_.push_back(rows.context - rows.count + i);
+      const RequestNumerics numerics({.mla_expand_from = expand_from, .gemm_library_from = 1, .rope = {}}, rows.prompt, 0);
+      for (int32_t i = 0; i < rows.count; ++i) {
+        positions_.push_back(rows.context - rows.count + i);
+        row_routes_.push_back(numerics.route(positions_.back()));
+      }
       row_starts_.push_back(static_cast<int32_t>(positions_.size()));
       context_lens_.push_back(rows.context);
-      prompt_lens_.push_back(rows.prompt);
     }
   }
   BatchView view() const {
@@ -36,18 +39,19 @@ class Step {
     view.positions = positions_;
     view.row_starts = row_starts_;
     view.context_lens = context_lens_;
-    view.prompt_lens = prompt_lens_;
+    view.row_routes = row_routes_;
     return view;
   }
 
  private:
-  std::vector<int32_t> positions_, row_starts_ = {0}, context_lens_, prompt_lens_;
+  std::vector<int32_t> positions_, row_starts_ = {0}, context_lens_;
+  std::vector<RowRoute> row_routes_;
 };
 
 MlaExpansion Begun(int32_t expand_from, int32_t pass_tokens, const std::vector<Rows>& sequences) {
   MlaExpansion expansion(pass_tokens);
-  expansion.SetLimits(expand_from, 1 << 14, 16, 1 << 10);
-  expansion.BeginStep(Step(sequences).view());
+  expansion.SetLimits(expand_from != INT32_MAX, 1 << 14, 16, 1 << 10);
+  expansion.BeginStep(Step(sequences, expand_from).view());
   return expansion;
 }
 
@@ -97,7 +101,8 @@ TEST(MlaExpansion, RandomStepsFitTheRoomThatWasReserved) {
     const int32_t max_seqs = up_to(12), longest = up_to(900), pass_tokens = up_to(700), heads = up_to(40);
     const int64_t max_context = up_to(max_seqs * longest);
     MlaExpansion expansion(pass_tokens);
-    expansion.SetLimits(up_to(50), max_context, max_seqs, longest);
+    const int32_t expand_from = up_to(50);
+    expansion.SetLimits(true, max_context, max_seqs, longest);
     const MlaExpansion::Room room = expansion.RoomFor(heads);
     std::vector<Rows> sequences;
     for (int64_t left = max_context; left > 0 && int32_t(sequences.size()) < max_seqs;) {
@@ -105,7 +110,7 @@ TEST(MlaExpansion, RandomStepsFitTheRoomThatWasReserved) {
       sequences.push_back({context, up_to(context), up_to(longest)});
       left -= context;
     }
-    expansion.BeginStep(Step(sequences).view());
+    expansion.BeginStep(Step(sequences, expand_from).view());
     if (!expansion.any()) continue;
     for (const MlaExpansion::Pass& pass : expansion.passes()) {
       const int64_t tokens = int64_t{pass.num_blocks} * cuda::kExpandedBlock;
@@ -127,13 +132,13 @@ TEST(MlaExpansion, RandomStepsFitTheRoomThatWasReserved) {
 
 TEST(MlaExpansion, PaddingStandsForTheLargestStepOrForNone) {
   MlaExpansion expansion;
-  expansion.SetLimits(10, 1000, 4, 500);
+  expansion.SetLimits(true, 1000, 4, 500);
   expansion.BeginPadding(7, true);
   EXPECT_TRUE(expansion.any());
   EXPECT_THAT(expansion.absorbed_runs(), ElementsAre(MlaExpansion::Run{0, 7}));
   expansion.BeginPadding(7, false);
   EXPECT_FALSE(expansion.any());
-  expansion.SetLimits(INT32_MAX, 1000, 4, 500);
+  expansion.SetLimits(false, 1000, 4, 500);
   expansion.BeginPadding(7, true);
   EXPECT_FALSE(expansion.any());
 }

@@ -19,25 +19,25 @@ struct StepRow {
 // The step's arrays on the device; what the kernels of this family do not read is left out.
 class DeviceStep {
  public:
-  DeviceStep(const std::vector<StepRow>& rows, const std::vector<int32_t>& rope_lengths)
-      : rope_lengths_(rope_lengths), positions_(rows.size()), sequences_(rows.size()), slots_(rows.size()) {
+  DeviceStep(const std::vector<StepRow>& rows, const std::vector<int32_t>& rope_classes)
+      : rope_classes_(rope_classes), positions_(rows.size()), sequences_(rows.size()), slots_(rows.size()) {
     std::vector<int32_t> positions, sequences, slots;
     for (const StepRow& row : rows) {
       positions.push_back(row.position), sequences.push_back(row.sequence), slots.push_back(row.slot);
     }
     positions_.Write(positions), sequences_.Write(sequences), slots_.Write(slots);
     step = {.num_tokens = int32_t(rows.size()),
-            .num_seqs = int32_t(rope_lengths.size()),
+            .num_seqs = int32_t(rope_classes.size()),
             .positions = positions_.data(),
             .row_sequences = sequences_.data(),
-            .rope_lengths = rope_lengths_.data()};
+            .rope_classes = rope_classes_.data()};
     group.slot_mapping = slots_.data();
   }
   cuda::StepArrays step;
   cuda::KvGroupArrays group;
 
  private:
-  DeviceArray<int32_t> rope_lengths_, positions_, sequences_, slots_;
+  DeviceArray<int32_t> rope_classes_, positions_, sequences_, slots_;
 };
 
 // A RopeTable on the device.

@@ -80,8 +80,7 @@ StepArrays Step(int32_t tokens, int32_t seqs) {
           .row_starts = Somewhere<int32_t>(),
           .row_ends = Somewhere<int32_t>(),
           .context_lens = Somewhere<int32_t>(),
-          .prompt_lens = Somewhere<int32_t>(),
-          .rope_lengths = Somewhere<int32_t>()};
+          .rope_classes = Somewhere<int32_t>()};
 }
 
 // ---------------------------------------------------------------- rows

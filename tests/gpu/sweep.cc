@@ -63,13 +63,12 @@ class Sweep {
   absl::Status Prompt() {
     StepPlan plan = MakePlan(1, points_.prompt, points_.prompt);
     if (HasLatentAttention()) {
-      plan.prompt_lens[0] = points_.prompt - 2;  // too short for the expanded form
       SLUICE_RETURN_IF_ERROR(Prompt("prompt, absorbed", plan));
     }
-    plan.prompt_lens[0] = points_.prompt - 1;  // too short for the library
+    plan.row_routes.assign(plan.token_ids.size(), kRouteExpandedLatents);
     SLUICE_RETURN_IF_ERROR(Prompt("prompt", plan));
     if (!has_library_) return absl::OkStatus();
-    plan.prompt_lens[0] = points_.prompt;
+    plan.row_routes.assign(plan.token_ids.size(), kRouteExpandedLatents | kRouteLibraryProducts);
     return Prompt("prompt by the library", plan);
   }
 
@@ -90,7 +89,6 @@ class Sweep {
     CudaOpsOptions cuda;
     cuda.num_threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
     has_library_ = library != nullptr;
-    if (has_library_) cuda.gemm_library_from = points_.prompt;
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, NewCudaOps(std::move(device), cuda, std::move(library)));
     absl::StatusOr<ModelWeights> weights = [&] {
       const RandomModel model = MakeRandomModel(spec_);
@@ -102,7 +100,7 @@ class Sweep {
     options.max_num_seqs = points_.batches.back();
     options.max_num_batched_tokens = points_.prompt;
     options.max_model_len = points_.prompt + 1;
-    options.mla_expand_from = points_.prompt - 1;
+    options.numerics.mla_expand_from = 1;
     options.num_blocks =
         std::max(points_.batches.back() * BlocksFor(points_.contexts.back()), BlocksFor(points_.prompt));
     SLUICE_ASSIGN_OR_RETURN(runner_, Runner::Create(std::move(ops), spec_, *std::move(weights), options));
@@ -147,13 +145,13 @@ class Sweep {
         plan.token_ids.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(spec_.vocab_size)));
         plan.token_sources.push_back(-1);
         plan.positions.push_back(i);
+        plan.row_routes.push_back(0);
         group.slot_mapping.push_back((s * blocks + i / block_size) * block_size + i % block_size);
       }
       for (int32_t b = 0; b < blocks; ++b) group.block_tables.push_back(s * blocks + b);
       plan.row_starts.push_back(plan.num_tokens());
       plan.context_lens.push_back(context);
-      plan.prompt_lens.push_back(rows == context ? context : context - rows);
-      plan.rope_lengths.push_back(context);
+      plan.rope_classes.push_back(0);
       plan.seq_slots.push_back(s);
       plan.logits_rows.push_back(plan.num_tokens() - 1);
       SampleEntry& sample = plan.samples.emplace_back();

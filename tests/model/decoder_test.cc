@@ -40,7 +40,7 @@ std::unique_ptr<Runner> NewRunner(const ToyModel& model, Device device, KvDType 
   options.max_model_len = model.spec.max_position;
   options.max_num_seqs = 16;
   options.max_num_batched_tokens = 128;
-  options.mla_expand_from = mla_expand_from;
+  options.numerics.mla_expand_from = mla_expand_from;
   absl::StatusOr<std::unique_ptr<Runner>> runner =
       Runner::Create(std::move(ops), model.spec, *std::move(weights), options);
   EXPECT_TRUE(runner.ok()) << runner.status();

@@ -94,7 +94,7 @@ absl::StatusOr<LoadedRunner> Load(const LoadedModel& model, Device device, std::
   if (!weights.ok()) return weights.status();
   RunnerOptions options = Options(model.spec);
   options.num_blocks = num_blocks.value_or(options.num_blocks);
-  options.mla_expand_from = mla_expand_from;
+  options.numerics.mla_expand_from = mla_expand_from;
   absl::StatusOr<std::unique_ptr<Runner>> runner =
       Runner::Create(std::move(tap), model.spec, *std::move(weights), options);
   if (!runner.ok()) return runner.status();
@@ -397,10 +397,7 @@ std::vector<float> ServedLogprobs(const std::string& path, int32_t max_model_len
   EXPECT_TRUE(runner.ok()) << runner.status();
   if (!runner.ok()) return {};
   EngineOptions options;
-  options.max_model_len = (*runner)->options().max_model_len;
-  options.vocab_size = model->spec.vocab_size;
-  options.num_blocks = (*runner)->options().num_blocks;
-  options.kv_groups = (*runner)->kv_groups();
+  (*runner)->SetEngineOptions(&options);
   RecordingSink sink;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options, *std::move(runner), &sink, Clock::Real());
   EXPECT_TRUE(engine.ok()) << engine.status();

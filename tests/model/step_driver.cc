@@ -68,6 +68,9 @@ void StepDriver::AddToPlan(const Part& part, bool all_logits, StepPlan* plan) {
   const int32_t block_size = runner_->options().block_size;
   const int32_t end = s.num_computed + part.num_tokens;
   SLUICE_CHECK(end <= int32_t(s.tokens.size()));
+  EngineOptions options;
+  runner_->SetEngineOptions(&options);
+  const RequestNumerics numerics(options.numerics, s.num_prompt, s.max_tokens);
   for (std::vector<int32_t>& blocks : s.blocks) {
     while (int32_t(blocks.size()) * block_size < end) {
       SLUICE_CHECK(!free_blocks_.empty());
@@ -78,6 +81,7 @@ void StepDriver::AddToPlan(const Part& part, bool all_logits, StepPlan* plan) {
   for (int32_t position = s.num_computed; position < end; ++position) {
     plan->token_ids.push_back(s.tokens[size_t(position)]);
     plan->positions.push_back(position);
+    plan->row_routes.push_back(numerics.route(position));
     for (size_t g = 0; g < num_groups_; ++g) {
       plan->kv_groups[g].slot_mapping.push_back(s.blocks[g][size_t(position / block_size)] * block_size +
                                                 position % block_size);
@@ -86,8 +90,7 @@ void StepDriver::AddToPlan(const Part& part, bool all_logits, StepPlan* plan) {
   }
   plan->seq_slots.push_back(plan->num_seqs());
   plan->context_lens.push_back(end);
-  plan->prompt_lens.push_back(s.num_prompt);
-  plan->rope_lengths.push_back(s.num_prompt);
+  plan->rope_classes.push_back(numerics.rope_class);
   plan->row_starts.push_back(plan->num_tokens());
 }
 

@@ -15,6 +15,7 @@ namespace sluice::testing {
 struct TestSequence {
   std::vector<int32_t> tokens;  // prompt, then what was generated
   int32_t num_prompt = 0;
+  int32_t max_tokens = 0;  // that may follow, for what depends on the length
   int32_t num_computed = 0;
   std::vector<std::vector<int32_t>> blocks;  // by KV group
   SamplingParams params;

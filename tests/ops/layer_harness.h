@@ -110,8 +110,11 @@ class LayerHarness {
   // Blocks of positions before `position` are taken away from the table, as for a window layer.
   void Forget(int sequence, int position) { batch_.Forget(sequence, position); }
   void RunStep(const std::vector<Chunk>& step, Trace* trace) {
-    batch_.Make(
-        step, [](int) { return 0; }, RopeLength);
+    batch_.Make(step, [](int sequence) {
+      RequestNumerics numerics;
+      numerics.rope_class = RopeLength(sequence);
+      return numerics;
+    });
     ops_->BeginStep(batch_.view());
     RunLayer();
     for (size_t row = 0; row < batch_.num_rows(); ++row) {

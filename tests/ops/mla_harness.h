@@ -77,7 +77,7 @@ class MlaHarness {
     shape.num_blocks = kBlocks * 16 / config.block_size;
     shape.dtype = config.kv;
     kv_ = ops->NewKvCache(shape).value();
-    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, 1, 1, config.expand_from).ok());
+    EXPECT_TRUE(ReserveFor(ops, kMaxTokens, 1, 1, config.expand_from != INT32_MAX).ok());
   }
 
   // Runs the schedule with fresh sequences.
@@ -91,8 +91,12 @@ class MlaHarness {
   void Forget(int sequence, int position) { batch_.Forget(sequence, position); }
 
   void RunStep(const std::vector<Chunk>& step, MlaTrace* trace) {
-    const auto prompt_len = [&](int sequence) { return config_.prompt_len + 50 * sequence; };
-    batch_.Make(step, prompt_len, [](int sequence) { return 1000 - 300 * (sequence % 3); });
+    batch_.Make(step, [&](int sequence) {
+      RequestNumerics numerics({.mla_expand_from = config_.expand_from, .gemm_library_from = INT32_MAX, .rope = {}},
+                               config_.prompt_len + 50 * sequence, 0);
+      numerics.rope_class = 1000 - 300 * (sequence % 3);
+      return numerics;
+    });
     ops_->BeginStep(batch_.view());
     RunLayer();
     for (size_t row = 0; row < batch_.num_rows(); ++row) {
@@ -148,7 +152,7 @@ class MlaHarness {
     attention.q = q_.get(), attention.heads = c.heads, attention.up = up_.get(), attention.kv = kv_.get();
     attention.layer = kLayer, attention.kv_group = PagedBatch::kGroup;
     attention.scale = c.score_scale / std::sqrt(static_cast<float>(c.heads.qk_nope_head_dim));
-    attention.mask = c.mask, attention.expand_from = c.expand_from, attention.out = out_.get();
+    attention.mask = c.mask, attention.out = out_.get();
     ops_->MlaAttention(attention);
   }
 

@@ -60,17 +60,18 @@ class PagedBatch {
     }
   }
 
-  // The next step. `prompt_len` and `rope_length` of a sequence.
-  template <class PromptLen, class RopeLength>
-  void Make(const std::vector<Chunk>& step, PromptLen&& prompt_len, RopeLength&& rope_length) {
+  // The next step. numerics_of(sequence): its RequestNumerics.
+  template <class NumericsOf>
+  void Make(const std::vector<Chunk>& step, NumericsOf&& numerics_of) {
     token_ids_.clear(), positions_.clear(), sequence_of_row_.clear(), slots_.clear();
-    row_starts_ = {0}, context_lens_.clear(), logits_rows_.clear(), prompt_lens_.clear(), rope_lengths_.clear();
+    row_starts_ = {0}, context_lens_.clear(), logits_rows_.clear(), row_routes_.clear(), rope_classes_.clear();
     const size_t stride = static_cast<size_t>(kMaxPosition / block_size_ + 1);
     block_tables_.assign(stride * step.size(), -1);
     for (size_t s = 0; s < step.size(); ++s) {
       const auto [sequence, count] = step[s];
       int& length = lengths_[sequence];
       std::vector<int32_t>& table = tables_[sequence];
+      const RequestNumerics numerics = numerics_of(sequence);
       for (int i = 0; i < count; ++i, ++length) {
         if (length % block_size_ == 0) {
           table.push_back(free_blocks_.back());
@@ -78,6 +79,7 @@ class PagedBatch {
         }
         token_ids_.push_back(TokenOf(sequence, length));
         positions_.push_back(length);
+        row_routes_.push_back(numerics.route(length));
         sequence_of_row_.push_back(sequence);
         slots_.push_back(table.back() * block_size_ + length % block_size_);
         logits_rows_.push_back(static_cast<int32_t>(logits_rows_.size()));
@@ -85,14 +87,13 @@ class PagedBatch {
       std::copy(table.begin(), table.end(), block_tables_.begin() + static_cast<int64_t>(s * stride));
       row_starts_.push_back(static_cast<int32_t>(token_ids_.size()));
       context_lens_.push_back(length);
-      prompt_lens_.push_back(prompt_len(sequence));
-      rope_lengths_.push_back(rope_length(sequence));
+      rope_classes_.push_back(numerics.rope_class);
     }
     groups_ = {KvGroupView{}, KvGroupView{slots_, block_tables_, static_cast<int32_t>(stride)}};
   }
 
   BatchView view() const {
-    return {token_ids_, positions_, row_starts_, context_lens_, groups_, logits_rows_, prompt_lens_, rope_lengths_};
+    return {token_ids_, positions_, row_starts_, context_lens_, groups_, logits_rows_, row_routes_, rope_classes_};
   }
   size_t num_rows() const { return token_ids_.size(); }
   std::pair<int, int> key(size_t row) const { return {sequence_of_row_[row], positions_[row]}; }
@@ -106,7 +107,8 @@ class PagedBatch {
   std::map<int, std::vector<int32_t>> tables_;
 
   std::vector<int32_t> token_ids_, positions_, sequence_of_row_, slots_, row_starts_, context_lens_, block_tables_,
-      logits_rows_, prompt_lens_, rope_lengths_;
+      logits_rows_, rope_classes_;
+  std::vector<RowRoute> row_routes_;
   std::vector<KvGroupView> groups_;
 };
 

@@ -53,10 +53,9 @@ TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
   const Runner& runner = static_cast<const Runner&>(*host->runner);
   EXPECT_EQ(runner.options().max_model_len, 100);
   EXPECT_EQ(runner.options().block_size, 32);
-  EXPECT_EQ(runner.options().mla_expand_from, 50);
+  EXPECT_EQ(host->engine.numerics.mla_expand_from, 50);
   EXPECT_EQ(runner.options().max_num_batched_tokens, 200);
   EXPECT_EQ(host->engine.max_num_batched_tokens, 200);
-  EXPECT_EQ(host->engine.kv_groups, runner.kv_groups());
 }
 
 TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {

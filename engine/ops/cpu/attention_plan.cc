@@ -1,5 +1,7 @@
 #include "engine/ops/cpu/attention_plan.h"
 
+#include "engine/ops/routed_rows.h"
+
 namespace sluice {
 namespace {
 
@@ -54,12 +56,7 @@ void MakeItems(int num_threads, AttentionPlan& plan) {
 RowRange RowChoice::RowsOf(const BatchView& batch, size_t sequence) const {
   const RowRange all{batch.row_starts[sequence], batch.row_starts[sequence + 1]};
   if (form == Form::kAll) return all;
-  int32_t boundary = all.first;  // expanded rows before it, absorbed ones from it on
-  if (!batch.prompt_lens.empty() && batch.prompt_lens[sequence] >= expand_from) {
-    const auto begin = batch.positions.begin();
-    boundary =
-        static_cast<int32_t>(std::lower_bound(begin + all.first, begin + all.end, batch.prompt_lens[sequence]) - begin);
-  }
+  const int32_t boundary = all.first + RoutedRows(batch, sequence, kRouteExpandedLatents);
   return form == Form::kExpanded ? RowRange{all.first, boundary} : RowRange{boundary, all.end};
 }
 

@@ -29,7 +29,6 @@ struct RowRange {
 // Which rows of a step attend: all, or by the rule of MlaAttentionArgs those that take one of its forms.
 struct RowChoice {
   enum class Form : uint8_t { kAll, kExpanded, kAbsorbed } form = Form::kAll;
-  int32_t expand_from = INT32_MAX;
   bool operator==(const RowChoice&) const = default;
 
   // Those of one sequence.

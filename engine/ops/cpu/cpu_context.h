@@ -88,6 +88,7 @@ struct CpuContext {
   BatchView batch;
   uint64_t step = 0;       // counts BeginStep
   int32_t max_tokens = 0;  // of a step, from Reserve: scratch is sized for it when it is first used
+  bool expands_latents = false;  // StepLimits
 
   // Scratch. What holds rows has room for max_tokens of them.
   AlignedBuffer operand_rows;    // operand.h

@@ -87,6 +87,7 @@ class CpuOps : public Ops {
   absl::Status Reserve(const StepLimits& limits, const KvCacheShape&, absl::FunctionRef<void(KvCache*)>) override {
     const int32_t max_logits = limits.max_logits, vocab_size = limits.vocab_size;
     context_.max_tokens = std::max(context_.max_tokens, limits.max_tokens);
+    context_.expands_latents = limits.expands_latents;
     logits_stride_ = (int64_t{vocab_size} + kPanelRows - 1) / kPanelRows * kPanelRows;
     max_logits_ = max_logits;
     logits_ = context_.arena.Allocate(static_cast<size_t>(max_logits * logits_stride_) * sizeof(float));

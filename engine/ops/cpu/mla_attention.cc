@@ -348,12 +348,11 @@ void CpuMla::Attention(CpuContext& context, const MlaAttentionArgs& args) {
   const MlaShape& h = args.heads;
   SLUICE_CHECK(args.kv->shape().layers[static_cast<size_t>(args.layer)].head_dim ==
                h.kv_lora_rank + h.qk_rope_head_dim);
-  SLUICE_CHECK(args.expand_from == INT32_MAX || context.batch.prompt_lens.size() == context.batch.context_lens.size());
   SLUICE_CHECK(UpOf(args).num_heads() == h.num_heads && args.out->cols() == int64_t{h.num_heads} * h.v_head_dim);
-  const RowChoice expanded{RowChoice::Form::kExpanded, args.expand_from};
-  const RowChoice absorbed{RowChoice::Form::kAbsorbed, args.expand_from};
+  const RowChoice expanded{RowChoice::Form::kExpanded};
+  const RowChoice absorbed{RowChoice::Form::kAbsorbed};
   // Also where this step has no such rows: the first step reserves for both forms.
-  if (args.expand_from != INT32_MAX) RunExpanded(context, args, expanded);
+  if (context.expands_latents) RunExpanded(context, args, expanded);
   RunAbsorbed(context, args, absorbed);
 }
 

@@ -27,16 +27,16 @@ void CpuRope::Prepare(CpuContext& context, RopeLayout layout) const {
 }
 
 void CpuRope::PrepareSequences(const CpuContext& context) const {
-  const std::span<const int32_t> lengths = context.batch.rope_lengths;
-  SLUICE_CHECK(lengths.size() == context.batch.context_lens.size());
-  if (sequences_.size() < lengths.size()) {
-    const size_t capacity = std::max(lengths.size(), static_cast<size_t>(context.max_tokens));
+  const std::span<const int32_t> classes = context.batch.rope_classes;
+  SLUICE_CHECK(classes.size() == context.batch.context_lens.size());
+  if (sequences_.size() < classes.size()) {
+    const size_t capacity = std::max(classes.size(), static_cast<size_t>(context.max_tokens));
     sequences_.resize(capacity, {-1, table_.inv_freq});
   }
-  for (size_t s = 0; s < lengths.size(); ++s) {
-    if (sequences_[s].length == lengths[s]) continue;
-    sequences_[s].length = lengths[s];
-    SelectInvFreq(table_, lengths[s], &sequences_[s].inv_freq);
+  for (size_t s = 0; s < classes.size(); ++s) {
+    if (sequences_[s].rope_class == classes[s]) continue;
+    sequences_[s].rope_class = classes[s];
+    SelectInvFreq(table_, classes[s], &sequences_[s].inv_freq);
   }
 }
 

@@ -20,7 +20,7 @@ class CpuRope : public RopeTableData {
   }
 
   // Makes the rows of this step, unless that has been done. To be called before row().
-  // REQUIRES: the step's rope_lengths if the frequencies depend on the length.
+  // REQUIRES: the step's rope_classes if the frequencies depend on the length.
   void Prepare(CpuContext& context, RopeLayout layout) const;
   // For FloatKernels::rope, which describes it.
   const float* row(RopeLayout layout, int row) const {
@@ -35,7 +35,7 @@ class CpuRope : public RopeTableData {
   };
   // The frequencies of the sequence that is `s`-th in the step; decoding sequences keep their places for long.
   struct SequenceFreq {
-    int32_t length = -1;
+    int32_t rope_class = -1;
     std::vector<float> inv_freq;
   };
 

@@ -168,7 +168,6 @@ void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
 }
 
 void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& args) {
-  SLUICE_CHECK(args.expand_from == context.expansion.expand_from());
   if (context.expansion.any()) Expanded(context, args);
   if (!context.expansion.any() || !context.expansion.absorbed_runs().empty()) Absorbed(context, args);
 }

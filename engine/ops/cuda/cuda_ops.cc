@@ -35,9 +35,8 @@ class CudaOps : public Ops {
   CudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options, std::unique_ptr<GemmLibrary> library)
       : context_(std::move(device), options.activations),
         loader_(context_.device(), options.activations, options.num_threads) {
-    SLUICE_CHECK((library != nullptr) == (options.gemm_library_from != INT32_MAX));
     context_.expansion = MlaExpansion(options.mla_pass_tokens);
-    if (library != nullptr) context_.route = GemmRoute(std::move(library), options.gemm_library_from);
+    if (library != nullptr) context_.route = GemmRoute(std::move(library));
   }
 
   std::string Description() const override {
@@ -45,8 +44,7 @@ class CudaOps : public Ops {
     return absl::StrCat("cuda, ", context_.device()->Name(), ", ",
                         context_.element() == cuda::Element::kF32 ? "f32" : "bf16", " activations",
                         route.library() == nullptr ? ""
-                                                   : absl::StrCat(", prompts of ", route.from(), " tokens and more by ",
-                                                                  route.library()->Description()));
+                                                   : absl::StrCat(", long prompts by ", route.library()->Description()));
   }
 
   // ---- load time
@@ -89,7 +87,7 @@ class CudaOps : public Ops {
     context_.max_logits = limits.max_logits;
     context_.vocab_size = limits.vocab_size;
     context_.max_context_tokens = limits.max_context_tokens;
-    context_.expansion.SetLimits(limits.mla_expand_from, limits.max_context_tokens, limits.max_seqs,
+    context_.expansion.SetLimits(limits.expands_latents, limits.max_context_tokens, limits.max_seqs,
                                  limits.max_blocks_per_seq * kv.block_size);
     num_kv_groups_ = limits.num_kv_groups;
     SLUICE_RETURN_IF_ERROR(loader_.Finish());

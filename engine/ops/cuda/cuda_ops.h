@@ -16,14 +16,11 @@ namespace sluice {
 struct CudaOpsOptions {
   cuda::Element activations = cuda::Element::kBF16;  // kF32: all in f32, weights too; for tests
   int32_t num_threads = 1;                           // of the host, that pack weights while they are loaded
-  // Rows at prompt positions of sequences with prompt_lens >= gemm_library_from take products of the library
-  // (gemm_route.h); INT32_MAX: none do.
-  int32_t gemm_library_from = INT32_MAX;
   int32_t mla_pass_tokens = MlaExpansion::kPassTokens;  // no result depends on it; for tests
 };
 
-// The device and the library belong to the returned object; the library is there if gemm_library_from asks for it. Its
-// log says once, after loading, what weights became larger than in the file. UNIMPLEMENTED from LoadLinear: a matrix
+// The device and the library belong to the returned object; the library computes the rows with kRouteLibraryProducts, and
+// without one nobody does. Its log says once, after loading, what weights became larger than in the file. UNIMPLEMENTED from LoadLinear: a matrix
 // whose input features are no multiple of 8.
 absl::StatusOr<std::unique_ptr<Ops>> NewCudaOps(std::unique_ptr<Device> device, const CudaOpsOptions& options,
                                                 std::unique_ptr<GemmLibrary> library = nullptr);

@@ -3,23 +3,21 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/ops/cuda/prompt_rows.h"
+#include "engine/ops/routed_rows.h"
 
 namespace sluice {
 
-GemmRoute::GemmRoute(std::unique_ptr<GemmLibrary> library, int32_t from) : library_(std::move(library)), from_(from) {
-  SLUICE_CHECK(library_ != nullptr && from > 0);
+GemmRoute::GemmRoute(std::unique_ptr<GemmLibrary> library) : library_(std::move(library)) {
+  SLUICE_CHECK(library_ != nullptr);
 }
 
 void GemmRoute::BeginStep(const BatchView& batch) {
   runs_.clear();
   uses_library_ = false;
   if (library_ == nullptr) return;
-  const size_t num_seqs = batch.context_lens.size();
-  SLUICE_CHECK(batch.prompt_lens.size() == num_seqs);
-  for (size_t s = 0; s < num_seqs; ++s) {
+  for (size_t s = 0; s < batch.context_lens.size(); ++s) {
     const int32_t first = batch.row_starts[s], end = batch.row_starts[s + 1];
-    const int32_t by_library = batch.prompt_lens[s] >= from_ ? PromptRows(batch, static_cast<int32_t>(s)) : 0;
+    const int32_t by_library = RoutedRows(batch, s, kRouteLibraryProducts);
     Add(first, by_library, true);
     Add(first + by_library, end - first - by_library, false);
   }

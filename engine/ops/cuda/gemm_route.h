@@ -1,6 +1,5 @@
-// Which rows of a step go through the library for products (gemm_library.h): those at prompt positions of sequences
-// whose prompt has so many tokens and more. The request and the configuration decide, never the batch, the chunk or
-// what has been computed before, so a row takes the same route alone, in company, in pieces and after a preemption.
+// Which rows of a step go through the library for products (gemm_library.h): those with kRouteLibraryProducts
+// (base/numerics.h).
 #pragma once
 
 #include <cstdint>
@@ -25,13 +24,11 @@ class GemmRoute {
  public:
   // All rows go through our own kernels.
   GemmRoute() = default;
-  // Prompts of `from` tokens and more go through the library. REQUIRES: from > 0.
-  GemmRoute(std::unique_ptr<GemmLibrary> library, int32_t from);
+  // REQUIRES: a library.
+  explicit GemmRoute(std::unique_ptr<GemmLibrary> library);
 
   GemmLibrary* library() const { return library_.get(); }  // or null
-  int32_t from() const { return from_; }
 
-  // REQUIRES with a library: batch.prompt_lens has a length for each sequence.
   void BeginStep(const BatchView& batch);
   // A step of nothing but padding: all by the library, if there is one, or none.
   void BeginPadding(int32_t num_rows, bool by_library);
@@ -44,7 +41,6 @@ class GemmRoute {
   void Add(int32_t first, int32_t count, bool by_library);
 
   std::unique_ptr<GemmLibrary> library_;
-  int32_t from_ = INT32_MAX;
   std::vector<RowRun> runs_;
   bool uses_library_ = false;
 };

@@ -4,7 +4,7 @@
 
 #include "engine/base/check.h"
 #include "engine/ops/cuda/kernels/mla_expand.h"
-#include "engine/ops/cuda/prompt_rows.h"
+#include "engine/ops/routed_rows.h"
 
 namespace sluice {
 namespace {
@@ -17,19 +17,16 @@ int32_t Blocks(int64_t tokens) {
 
 MlaExpansion::MlaExpansion(int32_t pass_tokens) : pass_blocks_(Blocks(pass_tokens)) { SLUICE_CHECK(pass_tokens > 0); }
 
-void MlaExpansion::SetLimits(int32_t expand_from, int64_t max_context_tokens, int32_t max_seqs,
-                             int32_t max_sequence_tokens) {
-  SLUICE_CHECK(expand_from > 0);
-  expand_from_ = expand_from;
+void MlaExpansion::SetLimits(bool expands, int64_t max_context_tokens, int32_t max_seqs, int32_t max_sequence_tokens) {
+  expands_ = expands;
   most_blocks_ = Blocks(max_context_tokens) + max_seqs;  // each has a last one that may not be full
   sequence_blocks_ = Blocks(max_sequence_tokens);
 }
 
 void MlaExpansion::BeginStep(const BatchView& batch) {
   any_ = false;
-  if (expand_from_ == INT32_MAX) return;
+  if (!expands_) return;
   const int32_t num_seqs = static_cast<int32_t>(batch.context_lens.size());
-  SLUICE_CHECK(batch.prompt_lens.size() == batch.context_lens.size());
   expanded_ends_.clear();
   first_blocks_.clear();
   passes_.clear();
@@ -37,7 +34,7 @@ void MlaExpansion::BeginStep(const BatchView& batch) {
   int32_t step_blocks = 0;
   for (int32_t s = 0; s < num_seqs; ++s) {
     const int32_t first = batch.row_starts[s], end = batch.row_starts[s + 1];
-    const int32_t count = batch.prompt_lens[s] >= expand_from_ ? PromptRows(batch, s) : 0;
+    const int32_t count = RoutedRows(batch, static_cast<size_t>(s), kRouteExpandedLatents);
     expanded_ends_.push_back(first + count);
     AddAbsorbed(first + count, end - first - count);
     if (count == 0) {
@@ -59,7 +56,7 @@ void MlaExpansion::BeginStep(const BatchView& batch) {
 }
 
 void MlaExpansion::BeginPadding(int32_t num_rows, bool expanded) {
-  any_ = expanded && expand_from_ != INT32_MAX;
+  any_ = expanded && expands_;
   expanded_ends_.clear();
   first_blocks_.clear();
   passes_.assign(1, {});

@@ -38,9 +38,8 @@ class MlaExpansion {
   // Passes are of up to `pass_tokens`, or of one longer sequence.
   explicit MlaExpansion(int32_t pass_tokens = kPassTokens);
 
-  // expand_from: MlaAttentionArgs; INT32_MAX: never.
-  void SetLimits(int32_t expand_from, int64_t max_context_tokens, int32_t max_seqs, int32_t max_sequence_tokens);
-  int32_t expand_from() const { return expand_from_; }
+  // `expands`: StepLimits::expands_latents; without, no row takes the expanded form.
+  void SetLimits(bool expands, int64_t max_context_tokens, int32_t max_seqs, int32_t max_sequence_tokens);
 
   void BeginStep(const BatchView& batch);
   // A step of padding; with `expanded` one whose operations ask for all the memory that they will ever need.
@@ -63,7 +62,7 @@ class MlaExpansion {
   void AddAbsorbed(int32_t first, int32_t count);
 
   int32_t pass_blocks_;
-  int32_t expand_from_ = INT32_MAX;
+  bool expands_ = false;
   int32_t most_blocks_ = 0;      // of all sequences of a step
   int32_t sequence_blocks_ = 0;  // of one
   bool any_ = false;

@@ -99,8 +99,7 @@ absl::Status StepBuffers::Send(const BatchView& batch, const StepShape& shape, c
   step_.row_starts = image.Add(batch.row_starts, shape.num_seqs + 1, batch.row_starts.back());
   step_.row_ends = step_.row_starts + 1;
   step_.context_lens = image.Add(batch.context_lens, shape.num_seqs, 0);
-  step_.prompt_lens = image.Add(batch.prompt_lens, shape.num_seqs, 0);
-  step_.rope_lengths = image.Add(batch.rope_lengths, shape.num_seqs, 0);
+  step_.rope_classes = image.Add(batch.rope_classes, shape.num_seqs, 0);
   // Padding keeps its no rows: they begin and end where those of the batch end.
   const bool expands = expansion.any();
   expanded_ends_ = image.Add(expands ? expansion.expanded_ends() : std::span<const int32_t>(), shape.num_seqs,

@@ -77,8 +77,8 @@ Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t 
   SLUICE_CHECK(position < data.max_position && 2 * int(data.table.inv_freq.size()) == rope.num_rotary);
   Floats inv_freq = data.table.inv_freq;
   if (data.table.depends_on_length()) {
-    SLUICE_CHECK(batch.rope_lengths.size() == batch.context_lens.size());
-    SelectInvFreq(data.table, batch.rope_lengths[size_t(sequence)], &inv_freq);
+    SLUICE_CHECK(batch.rope_classes.size() == batch.context_lens.size());
+    SelectInvFreq(data.table, batch.rope_classes[size_t(sequence)], &inv_freq);
   }
   Turn turn;
   for (float f : inv_freq) {

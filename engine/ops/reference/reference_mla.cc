@@ -184,16 +184,14 @@ void MlaQkv(const BatchView& batch, const MlaQkvArgs& args) {
 void MlaAttention(const BatchView& batch, const MlaAttentionArgs& args) {
   const MlaShape& h = args.heads;
   const int q_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
-  SLUICE_CHECK(args.expand_from == INT32_MAX || batch.prompt_lens.size() == batch.context_lens.size());
   for (int s = 0; s < int(batch.context_lens.size()); s++) {
-    const int32_t prompt_len = args.expand_from == INT32_MAX ? 0 : batch.prompt_lens[s];
     for (int i = 0; i < h.num_heads; i++) {
       HeadRunner runner(batch, args, s, i);
       for (int r = batch.row_starts[s]; r < batch.row_starts[s + 1]; r++) {
         const float* q = R(args.q).row(r) + i * q_dim;
         float* out = R(args.out).row(r) + i * h.v_head_dim;
         const int32_t position = batch.positions[r];
-        if (prompt_len >= args.expand_from && position < prompt_len) {
+        if (!batch.row_routes.empty() && (batch.row_routes[size_t(r)] & kRouteExpandedLatents) != 0) {
           runner.Expanded(position, q, out);
         } else {
           runner.Absorbed(position, q, out);

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kWarpsPerBlock* kWarpLanes)
   const int32_t index = blockIdx.x, sequence = args.step.row_sequences[index];
   if (sequence < 0) return;
   const Token token = {index, args.step.positions[index],
-                       args.rope.rule == LengthRule::kNone ? 0 : args.step.rope_lengths[sequence],
+                       args.rope.rule == LengthRule::kNone ? 0 : args.step.rope_classes[sequence],
                        int32_t(threadIdx.x % kWarpLanes)};
   const int32_t unit = blockIdx.y * kWarpsPerBlock + threadIdx.x / kWarpLanes;
   if (unit == 0) {

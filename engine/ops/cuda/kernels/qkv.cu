@@ -26,7 +26,7 @@ class Row {
       : args_(args),
         token_(token),
         position_(args.step.positions[token]),
-        rope_length_(args.rope.rule == LengthRule::kNone ? 0 : args.step.rope_lengths[args.step.row_sequences[token]]),
+        rope_length_(args.rope.rule == LengthRule::kNone ? 0 : args.step.rope_classes[args.step.row_sequences[token]]),
         slot_(args.group.slot_mapping[token]) {}
 
   // Heads of q, then of k; then those of v.

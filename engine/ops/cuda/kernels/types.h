@@ -34,8 +34,7 @@ struct StepArrays {
   const int32_t* row_ends = nullptr;       // [num_seqs] the row after its last; a padding sequence has no rows
   int32_t first_seq = 0, end_seq = INT32_MAX;  // attention passes over all other sequences
   const int32_t* context_lens = nullptr;   // [num_seqs] tokens in the cache after this step; 0 for padding
-  const int32_t* prompt_lens = nullptr;    // [num_seqs]
-  const int32_t* rope_lengths = nullptr;   // [num_seqs]
+  const int32_t* rope_classes = nullptr;   // [num_seqs]
 };
 
 // Where the rows stand in one group of the paged cache.
