@@ -47,4 +47,11 @@ std::string TakeLists(v1::Delta* delta) {
   return lists.SerializeAsString();
 }
 
+std::string TakePromptLogprobs(v1::Delta* delta) {
+  if (delta->prompt_logprobs().empty()) return "";
+  Answer part;
+  part.mutable_prompt_logprobs()->Swap(delta->mutable_prompt_logprobs());
+  return part.SerializeAsString();
+}
+
 }  // namespace sluice

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/v1/generation.pb.h"
+#include "proto/answer.h"
 
 namespace sluice {
 
@@ -29,13 +29,7 @@ class AnswerBytes {
 // Takes token ids and log-probabilities out of `delta`: the fields that an event has beside its index and text.
 std::string TakeLists(v1::Delta* delta);
 
-// Takes the prompt's log-probabilities out of `delta`, as the field of the same name of a Response.
-template <class Response>
-std::string TakePromptLogprobs(v1::Delta* delta) {
-  if (delta->prompt_logprobs().empty()) return "";
-  Response part;
-  part.mutable_prompt_logprobs()->Swap(delta->mutable_prompt_logprobs());
-  return part.SerializeAsString();
-}
+// Takes the prompt's log-probabilities out of `delta`, as the field of the same name of an Answer.
+std::string TakePromptLogprobs(v1::Delta* delta);
 
 }  // namespace sluice

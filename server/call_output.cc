@@ -95,7 +95,8 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
 
 void CallOutput::Start(const SequenceOutput& output) {
   started_ = true;
-  v1::Started started;
+  AnswerEvent event;
+  v1::Started& started = *event.mutable_started();
   started.set_request_id(identity_.request_id);
   started.set_server_request_id(identity_.server_request_id);
   started.set_model(identity_.model);
@@ -105,7 +106,7 @@ void CallOutput::Start(const SequenceOutput& output) {
   started.set_prompt_tokens(uint32_t(num_prompt_tokens_));
   started.set_cached_tokens(uint32_t(output.num_cached_tokens));
   for (const auto& [key, value] : identity_.metadata) (*started.mutable_metadata())[key] = value;
-  reply_->Send(std::move(started));
+  reply_->Send(std::move(event));
 }
 
 bool CallOutput::AppendTokens(const SequenceOutput& output, Choice* choice, v1::Delta* delta, int* stop_index) const {
@@ -158,27 +159,29 @@ void CallOutput::SendDelta(int index, v1::Delta delta, std::vector<TokenLogprobs
   if (!started_) return;
   // Long lists of prompt tokens go out in portions that every client accepts.
   size_t bytes = 0;
-  v1::Delta portion;
-  portion.set_index(uint32_t(index));
+  AnswerEvent portion;
+  portion.mutable_delta()->set_index(uint32_t(index));
   for (const TokenLogprobs& entry : prompt_logprobs) {
-    v1::PositionLogprobs* added = portion.add_prompt_logprobs();
+    v1::PositionLogprobs* added = portion.mutable_delta()->add_prompt_logprobs();
     *added = Position(entry);
     bytes += added->ByteSizeLong();
     if (bytes < kMaxDeltaBytes) continue;
-    reply_->Send(std::move(portion));
-    portion.Clear();
-    portion.set_index(uint32_t(index));
+    reply_->Send(std::exchange(portion, AnswerEvent()));
+    portion.mutable_delta()->set_index(uint32_t(index));
     bytes = 0;
   }
   delta.set_index(uint32_t(index));
-  delta.mutable_prompt_logprobs()->Swap(portion.mutable_prompt_logprobs());
+  delta.mutable_prompt_logprobs()->Swap(portion.mutable_delta()->mutable_prompt_logprobs());
   const bool empty =
       delta.text().empty() && delta.token_ids().empty() && delta.logprobs().empty() && delta.prompt_logprobs().empty();
-  if (!empty) reply_->Send(std::move(delta));
+  if (empty) return;
+  *portion.mutable_delta() = std::move(delta);
+  reply_->Send(std::move(portion));
 }
 
 void CallOutput::SendFinished(int index, const Choice& choice, const SequenceOutput& output, int stop_index) {
-  v1::ChoiceFinished finished;
+  AnswerEvent event;
+  v1::ChoiceFinished& finished = *event.mutable_choice_finished();
   finished.set_index(uint32_t(index));
   finished.set_finish_reason(ReasonToProto(choice.finish_reason));
   if (stop_index >= 0) {
@@ -186,7 +189,7 @@ void CallOutput::SendFinished(int index, const Choice& choice, const SequenceOut
   } else if (output.stop_token >= 0) {
     finished.set_stop_token_id(uint32_t(output.stop_token));
   }
-  reply_->Send(std::move(finished));
+  reply_->Send(std::move(event));
 }
 
 v1::PositionLogprobs CallOutput::Position(const TokenLogprobs& logprobs) const {
@@ -240,7 +243,8 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
   metrics_->ObserveFinished(finished);
 
   if (started_) {
-    v1::Completed completed;
+    AnswerEvent event;
+    v1::Completed& completed = *event.mutable_completed();
     completed.mutable_usage()->set_prompt_tokens(uint32_t(num_prompt_tokens_));
     completed.mutable_usage()->set_completion_tokens(uint32_t(num_completion_tokens_));
     completed.mutable_usage()->set_cached_tokens(uint32_t(num_cached_tokens_));
@@ -253,7 +257,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
       timings->set_decode_ms(1e3 * Seconds(timings_.first_token_ns, last_token_ns_));
       timings->set_ttft_ms(1e3 * Seconds(identity_.arrival_ns, timings_.first_token_ns));
     }
-    reply_->Send(std::move(completed));
+    reply_->Send(std::move(event));
   }
   if (outcome.ok()) return outcome;
   return WithMetadata(outcome, {{"completion_tokens", absl::StrCat(num_completion_tokens_)}});

@@ -149,28 +149,28 @@ void GenerationService::OnClientGone(const std::shared_ptr<Call>& call, ClientGo
 
 grpc::ServerUnaryReactor* GenerationService::Complete(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  const auto reactor = UnaryReactor<v1::CompleteResponse>::Create(context, response);
+  const auto reactor = UnaryReactor::Create(context, response);
   Begin<v1::CompleteRequest>(context, request, reactor);
   return reactor.get();
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::StreamComplete(grpc::CallbackServerContext* context,
                                                                               const grpc::ByteBuffer* request) {
-  const auto reactor = StreamReactor<v1::StreamCompleteResponse>::Create(context);
+  const auto reactor = StreamReactor::Create(context);
   Begin<v1::StreamCompleteRequest>(context, request, reactor);
   return reactor.get();
 }
 
 grpc::ServerUnaryReactor* GenerationService::Chat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  const auto reactor = UnaryReactor<v1::ChatResponse>::Create(context, response);
+  const auto reactor = UnaryReactor::Create(context, response);
   Begin<v1::ChatRequest>(context, request, reactor);
   return reactor.get();
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::StreamChat(grpc::CallbackServerContext* context,
                                                                           const grpc::ByteBuffer* request) {
-  const auto reactor = StreamReactor<v1::StreamChatResponse>::Create(context);
+  const auto reactor = StreamReactor::Create(context);
   Begin<v1::StreamChatRequest>(context, request, reactor);
   return reactor.get();
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "sluice/v1/generation.pb.h"
+#include "proto/answer.h"
 
 namespace sluice {
 
@@ -14,10 +14,7 @@ class ReplySink {
   // The output of another step follows, in one or several events. Here, and not between them, it is judged whether the
   // client keeps up.
   virtual void BeginStep() = 0;
-  virtual void Send(v1::Started started) = 0;
-  virtual void Send(v1::Delta delta) = 0;
-  virtual void Send(v1::ChoiceFinished finished) = 0;
-  virtual void Send(v1::Completed completed) = 0;
+  virtual void Send(AnswerEvent event) = 0;
   // Ends the call once everything sent before has been written.
   virtual void Close(const absl::Status& status) = 0;
 };

@@ -53,27 +53,25 @@ Json ChoiceJson(const v1::Choice& choice) {
 // From the stream's thread to ours. The stream never waits for the printing: a full pipe must not keep Ctrl-C from it.
 class EventQueue {
  public:
-  using Event = v1::StreamCompleteResponse;  // a chat has the same events
-
   client::StreamHandler Handler() {
     client::StreamHandler handler;
     handler.on_started = [this](const v1::Started& event) {
-      Event wrapped;
+      AnswerEvent wrapped;
       *wrapped.mutable_started() = event;
       Push(std::move(wrapped));
     };
     handler.on_delta = [this](const v1::Delta& event) {
-      Event wrapped;
+      AnswerEvent wrapped;
       *wrapped.mutable_delta() = event;
       Push(std::move(wrapped));
     };
     handler.on_choice_finished = [this](const v1::ChoiceFinished& event) {
-      Event wrapped;
+      AnswerEvent wrapped;
       *wrapped.mutable_choice_finished() = event;
       Push(std::move(wrapped));
     };
     handler.on_completed = [this](const v1::Completed& event) {
-      Event wrapped;
+      AnswerEvent wrapped;
       *wrapped.mutable_completed() = event;
       Push(std::move(wrapped));
     };
@@ -86,11 +84,11 @@ class EventQueue {
   }
 
   // The next event; nothing if none came within `patience`, or at the end.
-  std::optional<Event> Next(std::chrono::milliseconds patience) {
+  std::optional<AnswerEvent> Next(std::chrono::milliseconds patience) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, patience, [this] { return ended_ || !events_.empty(); });
     if (events_.empty()) return std::nullopt;
-    Event event = std::move(events_.front());
+    AnswerEvent event = std::move(events_.front());
     events_.pop_front();
     return event;
   }
@@ -101,7 +99,7 @@ class EventQueue {
   }
 
  private:
-  void Push(Event event) {
+  void Push(AnswerEvent event) {
     const std::lock_guard<std::mutex> lock(mutex_);
     events_.push_back(std::move(event));
     changed_.notify_one();
@@ -109,27 +107,12 @@ class EventQueue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Event> events_;  // guarded by mutex_
-  bool ended_ = false;        // guarded by mutex_
+  std::deque<AnswerEvent> events_;  // guarded by mutex_
+  bool ended_ = false;              // guarded by mutex_
 };
 
-void Add(const EventQueue::Event& event, client::GenerationBuilder& builder) {
-  switch (event.event_case()) {
-    case EventQueue::Event::kStarted:
-      return builder.Add(event.started());
-    case EventQueue::Event::kDelta:
-      return builder.Add(event.delta());
-    case EventQueue::Event::kChoiceFinished:
-      return builder.Add(event.choice_finished());
-    case EventQueue::Event::kCompleted:
-      return builder.Add(event.completed());
-    case EventQueue::Event::EVENT_NOT_SET:
-      return;
-  }
-}
-
 // What an event puts on stdout at once.
-std::string TextNow(const EventQueue::Event& event, const GenerateFlags& flags, WordWrap& wrap) {
+std::string TextNow(const AnswerEvent& event, const GenerateFlags& flags, WordWrap& wrap) {
   if (flags.live()) {
     if (!StdoutIsTerminal()) return event.delta().text();
     const std::string text = Printable(event.delta().text());
@@ -144,16 +127,16 @@ std::string TextNow(const EventQueue::Event& event, const GenerateFlags& flags, 
   return line + "\n";
 }
 
-std::string TextAtEnd(const client::Generation& generation, const GenerateFlags& flags) {
-  if (flags.live()) return generation.choices.empty() ? "" : "\n";
+std::string TextAtEnd(const Answer& answer, const GenerateFlags& flags) {
+  if (flags.live()) return answer.choices().empty() ? "" : "\n";
   if (flags.jsonl) return "";
-  if (flags.json) return ToJson(generation) + "\n";
+  if (flags.json) return ToJson(answer) + "\n";
   std::string text;
-  const size_t n = generation.choices.size();
-  for (size_t i = 0; i < n; ++i) {
+  const int n = answer.choices_size();
+  for (int i = 0; i < n; ++i) {
     // As head and tail mark several files.
     if (n > 1) absl::StrAppend(&text, i > 0 ? "\n" : "", "==> ", i + 1, " of ", n, " <==\n");
-    absl::StrAppend(&text, generation.choices[i].text(), "\n");
+    absl::StrAppend(&text, answer.choices(i).text(), "\n");
   }
   return StdoutIsTerminal() ? Printable(text) : text;
 }
@@ -173,42 +156,38 @@ std::string FinishReasonName(v1::FinishReason reason) {
   return name;
 }
 
-std::string ToJson(const client::Generation& generation) {
+std::string ToJson(const Answer& answer) {
   Json result;
-  if (generation.choices.size() == 1) {
-    result = ChoiceJson(generation.choices[0]);
+  if (answer.choices_size() == 1) {
+    result = ChoiceJson(answer.choices(0));
   } else {
     result["choices"] = Json::array();
-    for (const auto& choice : generation.choices) result["choices"].push_back(ChoiceJson(choice));
+    for (const auto& choice : answer.choices()) result["choices"].push_back(ChoiceJson(choice));
   }
-  if (!generation.prompt_logprobs.empty()) {
-    google::protobuf::RepeatedPtrField<v1::PositionLogprobs> positions(generation.prompt_logprobs.begin(),
-                                                                       generation.prompt_logprobs.end());
-    result["prompt_logprobs"] = LogprobsJson(positions);
-  }
-  result["model"] = generation.started.model();
-  result["request_id"] = generation.started.request_id();
-  result["seed"] = absl::StrCat(generation.started.seed());
-  result["usage"] = {{"prompt_tokens", generation.usage.prompt_tokens()},
-                     {"completion_tokens", generation.usage.completion_tokens()},
-                     {"cached_tokens", generation.usage.cached_tokens()}};
-  result["timings"] = {{"queue_ms", generation.timings.queue_ms()},
-                       {"prefill_ms", generation.timings.prefill_ms()},
-                       {"decode_ms", generation.timings.decode_ms()},
-                       {"ttft_ms", generation.timings.ttft_ms()}};
+  if (answer.prompt_logprobs_size() > 0) result["prompt_logprobs"] = LogprobsJson(answer.prompt_logprobs());
+  result["model"] = answer.model();
+  result["request_id"] = answer.request_id();
+  result["seed"] = absl::StrCat(answer.seed());
+  result["usage"] = {{"prompt_tokens", answer.usage().prompt_tokens()},
+                     {"completion_tokens", answer.usage().completion_tokens()},
+                     {"cached_tokens", answer.usage().cached_tokens()}};
+  result["timings"] = {{"queue_ms", answer.timings().queue_ms()},
+                       {"prefill_ms", answer.timings().prefill_ms()},
+                       {"decode_ms", answer.timings().decode_ms()},
+                       {"ttft_ms", answer.timings().ttft_ms()}};
   // A text may hold U+FFFD but never broken UTF-8; `replace` keeps a surprise from ending the program.
   return result.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string StatsLine(const client::Generation& generation) {
-  const auto& usage = generation.usage;
-  const auto& timings = generation.timings;
+std::string StatsLine(const Answer& answer) {
+  const auto& usage = answer.usage();
+  const auto& timings = answer.timings();
   const auto rate = [](double tokens, double ms) {
     return tokens > 0 && ms > 0 ? absl::StrFormat(" at %.1f tok/s", tokens / ms * 1000) : std::string();
   };
   const double computed = double(usage.prompt_tokens()) - usage.cached_tokens();
   // The first token of each choice belongs to the prompt's time.
-  const double decoded = double(usage.completion_tokens()) - double(generation.choices.size());
+  const double decoded = double(usage.completion_tokens()) - double(answer.choices_size());
   return absl::StrFormat("%d prompt tokens%s, TTFT %.0f ms, %d tokens%s, %.0f ms in all", usage.prompt_tokens(),
                          rate(computed, timings.prefill_ms()), timings.ttft_ms(), usage.completion_tokens(),
                          rate(decoded, timings.decode_ms()), timings.ttft_ms() + timings.decode_ms());
@@ -217,7 +196,7 @@ std::string StatsLine(const client::Generation& generation) {
 StreamResult RunStream(const StreamStarter& start, const GenerateFlags& flags) {
   InterruptScope interrupts;
   EventQueue events;
-  client::GenerationBuilder builder;
+  Answer answer;
   WordWrap wrap;
   Progress progress(flags.live() ? "waiting for the first token" : "tokens",
                     flags.live() ? 0 : int64_t{flags.max_tokens.value_or(0)} * flags.n.value_or(1));
@@ -227,15 +206,15 @@ StreamResult RunStream(const StreamStarter& start, const GenerateFlags& flags) {
   const std::unique_ptr<client::Stream> stream = start(events.Handler());
   while (!events.AtEnd()) {
     // A signal handler may only set a flag, so the flag is looked at 50 times a second.
-    const std::optional<EventQueue::Event> event = events.Next(std::chrono::milliseconds(20));
+    std::optional<AnswerEvent> event = events.Next(std::chrono::milliseconds(20));
     if (InterruptScope::Interrupted() || write_error != 0) {
       if (!cancelled) stream->Cancel();
       cancelled = true;
     }
     if (event) {
-      Add(*event, builder);
       num_tokens += event->delta().token_ids_size();
       const std::string text = cancelled ? "" : TextNow(*event, flags, wrap);
+      Fold(*std::move(event), &answer);
       if (!text.empty()) progress.Hide();
       printed = printed || !text.empty();
       if (!WriteStdout(text) && !InterruptScope::Interrupted()) write_error = errno;
@@ -243,9 +222,9 @@ StreamResult RunStream(const StreamStarter& start, const GenerateFlags& flags) {
     if (!printed) progress.Update(num_tokens);
   }
   progress.Hide();
-  StreamResult result{kExitOk, stream->Wait(), std::move(builder).Take()};
+  StreamResult result{kExitOk, stream->Wait(), std::move(answer)};
   const bool complete = result.status.ok() && !cancelled;
-  if (write_error == 0 && (complete || flags.live()) && !WriteStdout(TextAtEnd(result.generation, flags))) {
+  if (write_error == 0 && (complete || flags.live()) && !WriteStdout(TextAtEnd(result.answer, flags))) {
     if (!InterruptScope::Interrupted()) write_error = errno;
     cancelled = true;
   }
@@ -256,7 +235,7 @@ StreamResult RunStream(const StreamStarter& start, const GenerateFlags& flags) {
   } else if (!result.status.ok()) {
     result.code = Report(result.status);
   } else if (flags.stats) {
-    std::cerr << Dim(StatsLine(result.generation)) << std::endl;
+    std::cerr << Dim(StatsLine(result.answer)) << std::endl;
   }
   return result;
 }

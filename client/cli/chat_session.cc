@@ -81,9 +81,9 @@ StreamResult ChatSession::Ask(const std::string& text) {
       [&](client::StreamHandler handler) { return client_->StreamChat(request, std::move(handler), options_); },
       flags_);
   const bool came = result.code == kExitOk || result.code == kExitInterrupted;
-  if (came && !result.generation.choices.empty()) {
+  if (came && !result.answer.choices().empty()) {
     messages_.push_back(Message(v1::ROLE_USER, text));
-    messages_.push_back(Message(v1::ROLE_ASSISTANT, result.generation.choices[0].text()));
+    messages_.push_back(Message(v1::ROLE_ASSISTANT, result.answer.choices(0).text()));
   }
   return result;
 }

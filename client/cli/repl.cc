@@ -153,12 +153,12 @@ std::string Advice(const StreamResult& result, const GenerateFlags& flags) {
   if (reason == "CONTEXT_LENGTH_EXCEEDED" || reason == "KV_CAPACITY_EXCEEDED") {
     return "the conversation has become too long for the model: /clear begins a new one";
   }
-  const auto& choices = result.generation.choices;
+  const auto& choices = result.answer.choices();
   const bool cut = std::any_of(choices.begin(), choices.end(), [](const v1::Choice& choice) {
     return choice.finish_reason() == v1::FINISH_REASON_LENGTH;
   });
   if (!cut) return "";
-  const uint32_t n = result.generation.usage.completion_tokens() / uint32_t(choices.size());
+  const uint32_t n = result.answer.usage().completion_tokens() / uint32_t(choices.size());
   if (flags.max_tokens && n >= *flags.max_tokens) {
     return absl::StrCat("cut off at max_tokens (", n, "); /set max_tokens N changes it");
   }

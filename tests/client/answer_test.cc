@@ -8,24 +8,24 @@
 namespace sluice::cli {
 namespace {
 
-client::Generation OneChoice() {
-  client::Generation generation;
-  generation.started.set_model("m");
-  generation.started.set_request_id("r");
-  generation.started.set_seed(18446744073709551615u);
-  v1::Choice& choice = generation.choices.emplace_back();
+Answer OneChoice() {
+  Answer answer;
+  answer.set_model("m");
+  answer.set_request_id("r");
+  answer.set_seed(18446744073709551615u);
+  v1::Choice& choice = *answer.add_choices();
   choice.set_text("a \"quoted\" 世");
   choice.add_token_ids(3);
   choice.add_token_ids(4);
   choice.set_finish_reason(v1::FINISH_REASON_LENGTH);
-  generation.usage.set_prompt_tokens(12);
-  generation.usage.set_completion_tokens(2);
-  generation.usage.set_cached_tokens(4);
-  generation.timings.set_queue_ms(1);
-  generation.timings.set_prefill_ms(4);
-  generation.timings.set_decode_ms(10);
-  generation.timings.set_ttft_ms(6);
-  return generation;
+  answer.mutable_usage()->set_prompt_tokens(12);
+  answer.mutable_usage()->set_completion_tokens(2);
+  answer.mutable_usage()->set_cached_tokens(4);
+  answer.mutable_timings()->set_queue_ms(1);
+  answer.mutable_timings()->set_prefill_ms(4);
+  answer.mutable_timings()->set_decode_ms(10);
+  answer.mutable_timings()->set_ttft_ms(6);
+  return answer;
 }
 
 TEST(ToJson, HasThePinnedObject) {
@@ -46,12 +46,12 @@ TEST(ToJson, HasThePinnedObject) {
 }
 
 TEST(ToJson, SeveralChoicesStandInAList) {
-  client::Generation generation = OneChoice();
-  v1::Choice& second = generation.choices.emplace_back();
+  Answer answer = OneChoice();
+  v1::Choice& second = *answer.add_choices();
   second.set_text("b");
   second.set_finish_reason(v1::FINISH_REASON_STOP_SEQUENCE);
   second.set_stop_string("END");
-  const auto json = nlohmann::json::parse(ToJson(generation));
+  const auto json = nlohmann::json::parse(ToJson(answer));
   EXPECT_FALSE(json.contains("text"));
   ASSERT_EQ(json["choices"].size(), 2u);
   EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
@@ -62,16 +62,16 @@ TEST(ToJson, SeveralChoicesStandInAList) {
 }
 
 TEST(ToJson, AddsLogprobsWhereThereAre) {
-  client::Generation generation = OneChoice();
+  Answer answer = OneChoice();
   v1::PositionLogprobs position;
   position.mutable_chosen()->set_token_id(3);
   position.mutable_chosen()->set_logprob(-0.5);
   position.set_rank(2);
   position.add_top()->set_token_id(9);
   position.mutable_top(0)->set_logprob(-0.25);
-  *generation.choices[0].add_logprobs() = position;
-  generation.prompt_logprobs.push_back(position);
-  const auto json = nlohmann::json::parse(ToJson(generation));
+  *answer.mutable_choices(0)->add_logprobs() = position;
+  *answer.add_prompt_logprobs() = position;
+  const auto json = nlohmann::json::parse(ToJson(answer));
   const auto expected = nlohmann::json::parse(
       R"([{"token_id": 3, "logprob": -0.5, "rank": 2, "top": [{"token_id": 9, "logprob": -0.25}]}])");
   EXPECT_EQ(json["logprobs"], expected);
@@ -79,9 +79,9 @@ TEST(ToJson, AddsLogprobsWhereThereAre) {
 }
 
 TEST(ToJson, SurvivesBrokenText) {
-  client::Generation generation = OneChoice();
-  generation.choices[0].set_text("\xFF");
-  EXPECT_EQ(nlohmann::json::parse(ToJson(generation))["text"], "\uFFFD");
+  Answer answer = OneChoice();
+  answer.mutable_choices(0)->set_text("\xFF");
+  EXPECT_EQ(nlohmann::json::parse(ToJson(answer))["text"], "\uFFFD");
 }
 
 TEST(FinishReasonName, IsTheEnumsInLowerCase) {
@@ -98,11 +98,11 @@ TEST(StatsLine, GivesTokensRatesAndTimes) {
 }
 
 TEST(StatsLine, LeavesOutRatesThatAreNotKnown) {
-  client::Generation generation = OneChoice();
-  generation.usage.set_completion_tokens(1);
-  generation.usage.set_cached_tokens(12);
-  generation.timings.set_decode_ms(0);
-  EXPECT_EQ(StatsLine(generation), "12 prompt tokens, TTFT 6 ms, 1 tokens, 6 ms in all");
+  Answer answer = OneChoice();
+  answer.mutable_usage()->set_completion_tokens(1);
+  answer.mutable_usage()->set_cached_tokens(12);
+  answer.mutable_timings()->set_decode_ms(0);
+  EXPECT_EQ(StatsLine(answer), "12 prompt tokens, TTFT 6 ms, 1 tokens, 6 ms in all");
 }
 
 v1::GenerateOptions Parse(const std::vector<std::string>& arguments) {

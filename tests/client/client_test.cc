@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "client/cpp/generation.h"
+#include "proto/answer.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/silent_proxy.h"
 
@@ -18,16 +18,16 @@ constexpr int kInvalidArgument = 3, kResourceExhausted = 8, kInternal = 13, kUna
 class ClientTest : public testing::Test {
  protected:
   // Runs a completion to its end.
-  absl::StatusOr<Generation> Stream(Client& client, const CallOptions& options = {}) {
-    GenerationBuilder builder;
+  absl::StatusOr<Answer> Stream(Client& client, const CallOptions& options = {}) {
+    Answer answer;
     StreamHandler handler;
-    handler.on_started = [&](const v1::Started& event) { builder.Add(event); };
-    handler.on_delta = [&](const v1::Delta& event) { builder.Add(event); };
-    handler.on_choice_finished = [&](const v1::ChoiceFinished& event) { builder.Add(event); };
-    handler.on_completed = [&](const v1::Completed& event) { builder.Add(event); };
+    handler.on_started = [&](const v1::Started& event) { Fold(event, &answer); };
+    handler.on_delta = [&](const v1::Delta& event) { Fold(event, &answer); };
+    handler.on_choice_finished = [&](const v1::ChoiceFinished& event) { Fold(event, &answer); };
+    handler.on_completed = [&](const v1::Completed& event) { Fold(event, &answer); };
     const absl::Status status = client.StreamComplete(Prompt(), std::move(handler), options)->Wait();
     if (!status.ok()) return status;
-    return std::move(builder).Take();
+    return answer;
   }
 
   static v1::StreamCompleteRequest Prompt() {
@@ -164,9 +164,9 @@ TEST_F(ClientTest, ErrorsWithoutDetailsHaveNone) {
 TEST_F(ClientTest, UnavailableIsTriedAgain) {
   const Answer draining = Fail({kUnavailable, "draining", "DRAINING", {}, {}});
   server_->Script({draining, draining, Say({"at last"})});
-  const auto generation = Stream(*client_);
-  ASSERT_TRUE(generation.ok()) << generation.status();
-  EXPECT_EQ(generation->choices[0].text(), "at last");
+  const auto answer = Stream(*client_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->choices(0).text(), "at last");
   EXPECT_EQ(server_->calls().size(), 3u);
 }
 

@@ -106,6 +106,14 @@ TEST(IncludeRules, ClientTalksProtoAndOnlyInspectReadsModels) {
   }
 }
 
+TEST(IncludeRules, ProtoKnowsNeitherServerNorClientNorEngine) {
+  for (const Include& include : IncludesBelow("proto")) {
+    for (const char* prefix : {"grpc", "server/", "client/", "engine/"}) {
+      EXPECT_FALSE(StartsWith(include.target, prefix)) << Where(include);
+    }
+  }
+}
+
 TEST(IncludeRules, ServerDoesNotKnowTheClient) {
   for (const Include& include : IncludesBelow("server"))
     EXPECT_FALSE(StartsWith(include.target, "client/")) << Where(include);

@@ -50,8 +50,6 @@ void RaceScheduler() {
   other.join();
 }
 
-using Reactor = StreamReactor<v1::StreamCompleteResponse>;
-
 ReplyOptions Options(const std::string& request_id, Metrics* metrics, OutputBudget* budget) {
   ReplyOptions options;
   options.request_id = request_id;
@@ -68,19 +66,21 @@ class Service final
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamComplete(grpc::CallbackServerContext* context,
                                                              const grpc::ByteBuffer*) override {
-    auto reactor = Reactor::Create(context);
+    auto reactor = StreamReactor::Create(context);
     reactor->SetOptions(Options("1", metrics_, budget_));
-    reactor->Send(v1::Started());
-    Reactor* const known = reactor.get();
+    AnswerEvent event;
+    event.mutable_started();
+    reactor->Send(std::move(event));
+    StreamReactor* const known = reactor.get();
     std::atomic_store(&reactor_, std::move(reactor));
     return known;
   }
-  std::shared_ptr<Reactor> reactor() const { return std::atomic_load(&reactor_); }
+  std::shared_ptr<StreamReactor> reactor() const { return std::atomic_load(&reactor_); }
 
  private:
   Metrics* const metrics_;
   OutputBudget* const budget_;
-  std::shared_ptr<Reactor> reactor_;
+  std::shared_ptr<StreamReactor> reactor_;
 };
 
 // "Before gRPC gets to know the reactor": its options change while gRPC's threads call it.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "client/cpp/client.h"
-#include "client/cpp/generation.h"
+#include "proto/answer.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "tests/load/server_process.h"
 #include "tests/sanitized.h"
@@ -55,12 +55,12 @@ std::unique_ptr<v1::GenerationService::Stub> NarrowStub(const std::string& addre
 // Streams to their end at the same time, all reading; tokens per second of all together. Every answer must be whole.
 double RunReaders(const std::string& address) {
   const auto client = client::Client::Create(address);
-  std::vector<client::GenerationBuilder> builders(kReaders);
+  std::vector<Answer> answers(kReaders);
   std::vector<std::unique_ptr<client::Stream>> streams;
   const auto start = Clock::now();
-  for (auto& builder : builders) {
+  for (Answer& answer : answers) {
     client::StreamHandler handler;
-    handler.on_delta = [&builder](const v1::Delta& event) { builder.Add(event); };
+    handler.on_delta = [&answer](const v1::Delta& event) { Fold(event, &answer); };
     streams.push_back(client->StreamComplete(Request(kTokens), std::move(handler)));
   }
   for (auto& stream : streams) {
@@ -68,11 +68,10 @@ double RunReaders(const std::string& address) {
     EXPECT_TRUE(status.ok()) << status;
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  for (auto& builder : builders) {
-    const client::Generation generation = std::move(builder).Take();
-    EXPECT_EQ(generation.choices.size(), 1u);
-    if (generation.choices.size() != 1) continue;
-    EXPECT_EQ(generation.choices[0].token_ids_size(), int(kTokens));
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.choices_size(), 1);
+    if (answer.choices_size() != 1) continue;
+    EXPECT_EQ(answer.choices(0).token_ids_size(), int(kTokens));
   }
   return kReaders * kTokens / seconds;
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/text/utf8.h"
-#include "server/fold_events.h"
+#include "proto/answer.h"
 #include "server/metrics.h"
 #include "tests/server/fake_model.h"
 
@@ -15,17 +15,14 @@ namespace {
 class Recorder final : public ReplySink {
  public:
   void BeginStep() override {}
-  void Send(v1::Started started) override { FoldEvent(started, &response); }
-  void Send(v1::Delta delta) override {
-    deltas.push_back(delta);
-    FoldEvent(std::move(delta), &response);
+  void Send(AnswerEvent event) override {
+    if (event.has_delta()) deltas.push_back(event.delta());
+    Fold(std::move(event), &response);
   }
-  void Send(v1::ChoiceFinished finished) override { FoldEvent(std::move(finished), &response); }
-  void Send(v1::Completed completed) override { FoldEvent(std::move(completed), &response); }
   void Close(const absl::Status&) override {}
 
   std::vector<v1::Delta> deltas;
-  v1::CompleteResponse response;
+  Answer response;
 };
 
 class CallOutputTest : public ::testing::Test {

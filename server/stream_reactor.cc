@@ -1,0 +1,189 @@
+#include "server/stream_reactor.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/answer_bytes.h"
+#include "server/metrics.h"
+#include "server/request_message.h"
+#include "server/status.h"
+
+namespace sluice {
+namespace {
+
+// A message on its way to a client with default settings must stay below 4 MiB.
+constexpr size_t kMaxCoalescedBytes = 1 << 20;
+
+}  // namespace
+
+std::shared_ptr<StreamReactor> StreamReactor::Create(grpc::CallbackServerContext* context) {
+  auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context));
+  MutexLock lock(&reactor->mutex_);
+  reactor->self_ = reactor;
+  return reactor;
+}
+
+void StreamReactor::SetOptions(ReplyOptions options) {
+  options_ = std::move(options);
+  holding_ = options_.budget->Open(options_.peer, [weak = weak_from_this()] {
+    if (const auto reactor = weak.lock()) reactor->Cut();
+  });
+}
+
+void StreamReactor::BeginStep() {
+  {
+    MutexLock lock(&mutex_);
+    if (finished_ || closing_) return;
+    // One step may bring more than the limit (log-probabilities of a whole vocabulary): it does not count as not
+    // reading until several of its kind wait.
+    largest_step_ = std::max(largest_step_, std::exchange(step_bytes_, 0));
+    if (pending_bytes_ <= std::max(options_.max_pending_bytes, 4 * largest_step_)) return;
+    FinishLocked(
+        CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
+                  absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it")));
+  }
+  TellGone(ClientGone::kNotReading);
+}
+
+void StreamReactor::Send(AnswerEvent event) {
+  Pending pending;
+  if (event.has_delta()) pending.lists = TakeLists(event.mutable_delta());
+  pending.bytes = event.ByteSizeLong() + pending.lists.size();
+  pending.event = std::move(event);
+  const size_t bytes = pending.bytes;
+  if (!holding_->Add(int64_t(bytes))) return Cut();
+  MutexLock lock(&mutex_);
+  if (finished_ || closing_) return holding_->Remove(int64_t(bytes));
+  step_bytes_ += bytes;
+  Append(std::move(pending));
+  if (!writing_) Advance();
+}
+
+void StreamReactor::Close(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  if (finished_ || closing_) return;
+  closing_ = true;
+  close_status_ = status;
+  if (!writing_) Advance();
+}
+
+void StreamReactor::OnWriteDone(bool ok) {
+  bool gone = false;
+  {
+    MutexLock lock(&mutex_);
+    writing_ = false;
+    holding_->Remove(int64_t(std::exchange(in_flight_bytes_, 0)));
+    if (finished_) return;
+    if (ok) {
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - write_started_;
+      if (!pending_.empty()) options_.metrics->ObserveBackpressure(took.count());
+      Advance();
+    } else {
+      FinishLocked(absl::CancelledError("the client is gone"));
+      gone = true;
+    }
+  }
+  if (gone) TellGone(ClientGone::kLeft);
+}
+
+void StreamReactor::OnCancel() {
+  // What is still being written may stay so for long, but nobody waits for it any more.
+  TellOver();
+  {
+    MutexLock lock(&mutex_);
+    if (finished_) return;
+    FinishLocked(absl::CancelledError("the client is gone"));
+  }
+  TellGone(ClientGone::kLeft);
+}
+
+void StreamReactor::OnDone() {
+  TellOver();
+  std::shared_ptr<StreamReactor> self;  // goes last
+  MutexLock lock(&mutex_);
+  done_ = true;
+  holding_->Remove(std::numeric_limits<int64_t>::max());
+  self = std::move(self_);
+}
+
+void StreamReactor::Append(Pending added) {
+  pending_bytes_ += added.bytes;
+  if (added.event.has_delta()) {
+    for (auto it = pending_.rbegin(); it != pending_.rend(); ++it) {
+      if (!it->event.has_delta() || it->event.delta().index() != added.event.delta().index()) continue;
+      if (it->bytes + added.bytes > kMaxCoalescedBytes) break;
+      it->event.mutable_delta()->mutable_text()->append(added.event.delta().text());
+      it->lists.append(added.lists);
+      it->bytes += added.bytes;
+      return;
+    }
+  }
+  pending_.push_back(std::move(added));
+}
+
+grpc::ByteBuffer StreamReactor::Bytes(Pending pending) {
+  if (pending.lists.empty()) return ToBytes(pending.event);
+  AnswerBytes bytes;
+  bytes.AppendMessage(AnswerEvent::kDeltaFieldNumber, pending.event.delta().SerializeAsString(),
+                      std::move(pending.lists));
+  return bytes.Take();
+}
+
+void StreamReactor::Cut() {
+  {
+    MutexLock lock(&mutex_);
+    if (done_) return;
+    const bool was_finished = finished_;
+    if (!was_finished) FinishLocked(SlowConsumerError());
+    if (writing_) context_->TryCancel();
+    if (was_finished) return;
+  }
+  TellGone(ClientGone::kNotReading);
+}
+
+void StreamReactor::Advance() {
+  if (pending_.empty()) {
+    if (closing_) FinishLocked(close_status_);
+    return;
+  }
+  if (!headers_sent_) {
+    context_->AddInitialMetadata("x-request-id", options_.request_id);
+    context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
+  }
+  headers_sent_ = true;
+  in_flight_bytes_ = pending_.front().bytes;
+  pending_bytes_ -= in_flight_bytes_;
+  in_flight_ = Bytes(std::move(pending_.front()));
+  pending_.pop_front();
+  writing_ = true;
+  write_started_ = std::chrono::steady_clock::now();
+  StartWrite(&in_flight_);
+}
+
+void StreamReactor::FinishLocked(const absl::Status& status) {
+  finished_ = true;
+  pending_.clear();
+  holding_->Remove(int64_t(std::exchange(pending_bytes_, 0)));
+  // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
+  if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", options_.request_id);
+  AddRetryPushback(status, context_);
+  options_.metrics->CountGrpc(status.code());
+  Finish(ToGrpcStatus(status));
+}
+
+void StreamReactor::TellGone(ClientGone why) {
+  if (options_.on_gone) options_.on_gone(why);
+  TellOver();
+}
+
+void StreamReactor::TellOver() {
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(over_, true)) return;
+  }
+  if (options_.on_over) options_.on_over();
+}
+
+}  // namespace sluice
