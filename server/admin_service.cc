@@ -55,7 +55,7 @@ grpc::ServerUnaryReactor* AdminService::GetServerInfo(grpc::CallbackServerContex
     return absl::OkStatus();
   };
   return AnswerUnary<v1::GetServerInfoRequest, v1::GetServerInfoResponse>(context, request, response,
-                                                                          desk_.request_limits(), &desk_.metrics, answer);
+                                                                          desk_.options.limits, &desk_.metrics, answer);
 }
 
 grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -64,7 +64,7 @@ grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* con
     Load(load);
     return absl::OkStatus();
   };
-  return AnswerUnary<v1::GetLoadRequest, v1::GetLoadResponse>(context, request, response, desk_.request_limits(),
+  return AnswerUnary<v1::GetLoadRequest, v1::GetLoadResponse>(context, request, response, desk_.options.limits,
                                                               &desk_.metrics, answer);
 }
 
@@ -80,7 +80,7 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
                          ", new calls are refused; sequences that still run: ", drained->running()));
     return absl::OkStatus();
   };
-  return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(context, request, response, desk_.request_limits(),
+  return AnswerUnary<v1::DrainRequest, v1::DrainResponse>(context, request, response, desk_.options.limits,
                                                           &desk_.metrics, answer);
 }
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "server/front_desk.h"
+#include "server/calls/front_desk.h"
 #include "sluice/v1/admin.grpc.pb.h"
 
 namespace sluice {

@@ -4,7 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "server/status.h"
+#include "server/calls/status.h"
+#include "server/grpc_status.h"
 
 namespace sluice {
 
@@ -58,7 +59,7 @@ void AnswerReactor::Close(const absl::Status& status) {
 
 void AnswerReactor::OnCancel() {
   MutexLock lock(&mutex_);
-  if (over_.ok()) over_ = CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left");
+  if (over_.ok()) over_ = ClientLeftError();
 }
 
 void AnswerReactor::OnDone() {

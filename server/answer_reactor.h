@@ -11,8 +11,8 @@
 #include "engine/base/mutex.h"
 #include "google/protobuf/message_lite.h"
 #include "server/answer_bytes.h"
+#include "server/calls/output_budget.h"
 #include "server/metrics.h"
-#include "server/output_budget.h"
 
 namespace sluice {
 

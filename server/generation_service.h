@@ -1,10 +1,10 @@
-// sluice.v1.GenerationService. gRPC's threads only set a call up and hand it to ingress; none of them ever waits.
+// sluice.v1.GenerationService: calls that come over gRPC, whose threads only hand them over; none of them ever waits.
 #pragma once
 
 #include <memory>
 
-#include "server/front_desk.h"
-#include "server/reply_options.h"
+#include "server/calls/calls.h"
+#include "server/calls/front_desk.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
 namespace sluice {
@@ -17,8 +17,8 @@ using RawGenerationService = v1::GenerationService::WithRawCallbackMethod_Comple
 
 class GenerationService final : public RawGenerationService {
  public:
-  // `desk` outlives the service.
-  explicit GenerationService(FrontDesk* desk) : desk_(*desk) {}
+  // Both outlive the service.
+  GenerationService(FrontDesk* desk, Calls* calls) : desk_(*desk), calls_(*calls) {}
 
   grpc::ServerUnaryReactor* Complete(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
@@ -32,21 +32,13 @@ class GenerationService final : public RawGenerationService {
                                           grpc::ByteBuffer* response) override;
 
  private:
-  // Makes a Call of the bytes of a Request and passes it to ingress, or closes it.
+  // Begins the call of a Request; that of a stream has the same bytes as that of a unary call.
   template <class Request, class Reactor>
-  void Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
-             const std::shared_ptr<Reactor>& reactor);
-
-  // On an ingress thread: from the request to the engine's queue.
-  template <class Request>
-  absl::Status Submit(const Request& request, ServedModel* model, const std::shared_ptr<Call>& call);
-
-  // Ends a call that the engine does not know.
-  void Refuse(const std::shared_ptr<Call>& call, const absl::Status& status);
-  absl::Status Cancel(const v1::CancelRequestRequest& request, const std::string& peer);
-  void OnClientGone(const std::shared_ptr<Call>& call, ClientGone why);
+  Reactor* Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
+                 const std::shared_ptr<Reactor>& reactor);
 
   FrontDesk& desk_;
+  Calls& calls_;
 };
 
 }  // namespace sluice

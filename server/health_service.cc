@@ -8,7 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
-#include "server/status.h"
+#include "server/calls/status.h"
+#include "server/grpc_status.h"
 
 namespace sluice {
 namespace {

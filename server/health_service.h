@@ -3,7 +3,7 @@
 #pragma once
 
 #include "grpc/health/v1/health.grpc.pb.h"
-#include "server/health_state.h"
+#include "server/calls/health_state.h"
 #include "server/request_message.h"
 
 namespace sluice {
@@ -15,7 +15,7 @@ using RawHealthService = grpc::health::v1::Health::WithRawCallbackMethod_Check<
 class HealthService final : public RawHealthService {
  public:
   // `health` outlives the service.
-  HealthService(HealthState* health, const RequestLimits& limits) : health_(*health), limits_(limits) {}
+  HealthService(HealthState* health, const LimitOptions& limits) : health_(*health), limits_(limits) {}
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* response) override;
@@ -25,7 +25,7 @@ class HealthService final : public RawHealthService {
 
  private:
   HealthState& health_;
-  const RequestLimits limits_;
+  const LimitOptions limits_;
 };
 
 }  // namespace sluice

@@ -14,7 +14,7 @@
 #include "engine/model/summary.h"
 #include "engine/runtime/load_runner.h"
 #include "engine/text/chat_formatter.h"
-#include "server/convert.h"
+#include "server/calls/convert.h"
 #include "server/device.h"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/model_host.h"
+#include "server/calls/model_host.h"
 #include "server/options.h"
 
 namespace sluice {

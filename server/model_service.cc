@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/chat_formatter.h"
-#include "server/convert.h"
+#include "server/calls/convert.h"
+#include "server/calls/status.h"
 #include "server/model_state.h"
-#include "server/status.h"
 #include "server/unary_call.h"
 
 namespace sluice {
@@ -58,7 +58,7 @@ grpc::ServerUnaryReactor* ModelService::ListModels(grpc::CallbackServerContext* 
     Describe(list->add_models());
     return absl::OkStatus();
   };
-  return AnswerUnary<v1::ListModelsRequest, v1::ListModelsResponse>(context, request, response, desk_.request_limits(),
+  return AnswerUnary<v1::ListModelsRequest, v1::ListModelsResponse>(context, request, response, desk_.options.limits,
                                                                     &desk_.metrics, answer);
 }
 
@@ -69,7 +69,7 @@ grpc::ServerUnaryReactor* ModelService::GetModel(grpc::CallbackServerContext* co
     Describe(found->mutable_model());
     return absl::OkStatus();
   };
-  return AnswerUnary<v1::GetModelRequest, v1::GetModelResponse>(context, request, response, desk_.request_limits(),
+  return AnswerUnary<v1::GetModelRequest, v1::GetModelResponse>(context, request, response, desk_.options.limits,
                                                                 &desk_.metrics, answer);
 }
 

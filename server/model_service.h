@@ -1,7 +1,7 @@
 // sluice.v1.ModelService.
 #pragma once
 
-#include "server/front_desk.h"
+#include "server/calls/front_desk.h"
 #include "sluice/v1/model.grpc.pb.h"
 
 namespace sluice {

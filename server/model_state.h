@@ -1,7 +1,7 @@
 // The phase of the server as clients see it.
 #pragma once
 
-#include "server/health_state.h"
+#include "server/calls/health_state.h"
 #include "sluice/v1/model.pb.h"
 
 namespace sluice {

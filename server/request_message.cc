@@ -15,7 +15,7 @@
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 #include "server/wire_scan.h"
 
 namespace sluice {
@@ -114,7 +114,7 @@ absl::string_view Name(grpc_compression_algorithm algorithm) {
 
 }  // namespace
 
-absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const RequestLimits& limits,
+absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const LimitOptions& limits,
                          google::protobuf::Message* request, int64_t* memory_bytes) {
   // gRPC made it, not constant, for this one reader.
   grpc::ByteBuffer taken;
@@ -124,7 +124,7 @@ absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const RequestLimits& lim
                      "the call has no request: the client closed it before it sent one");
   }
   const int64_t num_bytes = int64_t(taken.Length());
-  if (num_bytes > limits.max_bytes) return TooLarge(limits.max_bytes);
+  if (num_bytes > limits.max_request_bytes) return TooLarge(limits.max_request_bytes);
   const grpc_compression_algorithm compression = BytesReader(&taken).compression();
   if (compression == GRPC_COMPRESS_NONE || num_bytes == 0) {
     return Parse([&] { return grpc::ProtoBufferReader(&taken); }, num_bytes, request, memory_bytes);
@@ -135,7 +135,7 @@ absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const RequestLimits& lim
                                   "), which this server does not accept (--accept-compression); send it as it is"));
   }
   grpc::ProtoBufferReader compressed(&taken);
-  SLUICE_ASSIGN_OR_RETURN(const std::string message, Inflate(&compressed, limits.max_bytes));
+  SLUICE_ASSIGN_OR_RETURN(const std::string message, Inflate(&compressed, limits.max_request_bytes));
   return Parse([&] { return google::protobuf::io::ArrayInputStream(message.data(), int(message.size())); },
                int64_t(message.size()), request, memory_bytes);
 }

@@ -8,13 +8,9 @@
 
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
+#include "server/options.h"
 
 namespace sluice {
-
-struct RequestLimits {
-  int64_t max_bytes = 4 << 20;      // of one message, inflated
-  bool accept_compression = false;  // gzip and deflate
-};
 
 // Messages, texts, map entries and unknown fields of one request: WireSize::elements.
 inline constexpr int64_t kMaxRequestElements = 1 << 16;
@@ -24,7 +20,7 @@ inline constexpr int64_t kMaxRequestElements = 1 << 16;
 // INVALID_ARGUMENT (MALFORMED_REQUEST): see ScanWire, or not what its compression says.
 // RESOURCE_EXHAUSTED (REQUEST_TOO_LARGE): over the limits; names the flag.
 // UNIMPLEMENTED (COMPRESSION_NOT_ACCEPTED): compressed, and that is not accepted.
-absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const RequestLimits& limits,
+absl::Status ReadRequest(const grpc::ByteBuffer* bytes, const LimitOptions& limits,
                          google::protobuf::Message* request, int64_t* memory_bytes);
 
 grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message);

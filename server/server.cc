@@ -16,7 +16,10 @@
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "server/admin_service.h"
-#include "server/front_desk.h"
+#include "server/calls/calls.h"
+#include "server/calls/front_desk.h"
+#include "server/calls/served_model.h"
+#include "server/calls/status.h"
 #include "server/generation_service.h"
 #include "server/health_service.h"
 #include "server/http_server.h"
@@ -24,8 +27,6 @@
 #include "server/net/acceptor.h"
 #include "server/net/grpc_front.h"
 #include "server/net/listener.h"
-#include "server/served_model.h"
-#include "server/status.h"
 #include "server/tokenizer_service.h"
 
 namespace sluice {
@@ -108,12 +109,12 @@ class Server::Impl {
       : desk_(options,
               {.model = options.model.names.front(), .version = Version(), .vllm_aliases = options.vllm_metrics},
               clock),
-        generation_(&desk_),
+        generation_(&desk_, &calls_),
         tokenizer_(&desk_),
         model_service_(&desk_),
         admin_(&desk_, [this] { BeginDrain(); }),
-        health_(&desk_.health, desk_.request_limits()),
-        admin_health_(&desk_.health, desk_.request_limits()) {
+        health_(&desk_.health, desk_.options.limits),
+        admin_health_(&desk_.health, desk_.options.limits) {
     desk_.metrics.SetSource([this] { return Snapshot(); });
   }
   ~Impl() { Stop(); }
@@ -150,7 +151,7 @@ class Server::Impl {
   absl::Status Serve(ModelHost host) {
     SLUICE_ASSIGN_OR_RETURN(
         model_, ServedModel::Create(std::move(host), desk_.options.model.names, desk_.options.limits.max_logprobs,
-                                    &desk_.calls, &desk_.metrics, desk_.clock));
+                                    &calls_, &desk_.metrics, desk_.clock));
     desk_.model.store(model_.get());
     desk_.health.Advance(HealthState::Phase::kReady);
     return absl::OkStatus();
@@ -169,18 +170,18 @@ class Server::Impl {
 
   bool WaitForCalls(std::chrono::milliseconds timeout, const std::function<bool()>& hurry) {
     using Clock = std::chrono::steady_clock;
-    if (desk_.calls.WaitUntilEmpty(Clock::now() + timeout, hurry)) return true;
-    for (const std::shared_ptr<Call>& call : desk_.calls.All()) {
+    if (calls_.WaitUntilEmpty(Clock::now() + timeout, hurry)) return true;
+    for (const std::shared_ptr<Call>& call : calls_.All()) {
       call->Stop(FinishReason::kCancelled, CallError(absl::StatusCode::kUnavailable, kReasonDraining,
                                                      "the server shut down before the call's end"));
     }
     // Each ends within one step, and its last words are taken by a client that reads; one that hangs is ended with its
     // connection.
     const auto never = [] { return false; };
-    if (desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never)) return false;
+    if (calls_.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never)) return false;
     if (ServedModel* model = desk_.model.load(); model != nullptr) {
       model->AbandonCalls(CallError(absl::StatusCode::kUnavailable, kReasonDraining, "the server shut down before the call's end"));
-      desk_.calls.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never);
+      calls_.WaitUntilEmpty(Clock::now() + 2 * kFlushTime, never);
     }
     return false;
   }
@@ -189,7 +190,7 @@ class Server::Impl {
     BeginDrain();
     desk_.health.Advance(HealthState::Phase::kFailed);
     const auto wait = [&] {
-      return desk_.calls.WaitUntilEmpty(std::chrono::steady_clock::now() + kFlushTime, [] { return false; });
+      return calls_.WaitUntilEmpty(std::chrono::steady_clock::now() + kFlushTime, [] { return false; });
     };
     if (wait()) return;  // an engine that has given up ends its calls itself, with all that it generated
     if (ServedModel* model = desk_.model.load(); model != nullptr) model->AbandonCalls(fault);
@@ -282,6 +283,7 @@ class Server::Impl {
   }
 
   FrontDesk desk_;
+  Calls calls_{&desk_};
   std::unique_ptr<ServedModel> model_;
   GenerationService generation_;
   TokenizerService tokenizer_;

@@ -6,9 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/answer_bytes.h"
+#include "server/calls/status.h"
+#include "server/grpc_status.h"
 #include "server/metrics.h"
 #include "server/request_message.h"
-#include "server/status.h"
 
 namespace sluice {
 namespace {
@@ -18,33 +19,36 @@ constexpr size_t kMaxCoalescedBytes = 1 << 20;
 
 }  // namespace
 
-std::shared_ptr<StreamReactor> StreamReactor::Create(grpc::CallbackServerContext* context) {
-  auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context));
+std::shared_ptr<StreamReactor> StreamReactor::Create(grpc::CallbackServerContext* context, FrontDesk* desk,
+                                                     Calls* calls) {
+  auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context, desk, calls));
+  reactor->holding_ = desk->output.Open(context->peer(), [weak = reactor->weak_from_this()] {
+    if (const auto reactor = weak.lock()) reactor->Cut();
+  });
   MutexLock lock(&reactor->mutex_);
   reactor->self_ = reactor;
   return reactor;
 }
 
-void StreamReactor::SetOptions(ReplyOptions options) {
-  options_ = std::move(options);
-  holding_ = options_.budget->Open(options_.peer, [weak = weak_from_this()] {
-    if (const auto reactor = weak.lock()) reactor->Cut();
-  });
+void StreamReactor::Open(const std::string& request_id, const std::string& server_request_id) {
+  request_id_ = request_id;
+  server_request_id_ = server_request_id;
 }
 
 void StreamReactor::BeginStep() {
+  absl::Status end;
   {
     MutexLock lock(&mutex_);
     if (finished_ || closing_) return;
     // One step may bring more than the limit (log-probabilities of a whole vocabulary): it does not count as not
     // reading until several of its kind wait.
     largest_step_ = std::max(largest_step_, std::exchange(step_bytes_, 0));
-    if (pending_bytes_ <= std::max(options_.max_pending_bytes, 4 * largest_step_)) return;
-    FinishLocked(
-        CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
-                  absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it")));
+    if (pending_bytes_ <= std::max(size_t(desk_.options.limits.max_stream_buffer_bytes), 4 * largest_step_)) return;
+    end = CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
+                    absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it"));
+    FinishLocked(end);
   }
-  TellGone(ClientGone::kNotReading);
+  TellGone(end);
 }
 
 void StreamReactor::Send(AnswerEvent event) {
@@ -78,14 +82,14 @@ void StreamReactor::OnWriteDone(bool ok) {
     if (finished_) return;
     if (ok) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - write_started_;
-      if (!pending_.empty()) options_.metrics->ObserveBackpressure(took.count());
+      if (!pending_.empty()) desk_.metrics.ObserveBackpressure(took.count());
       Advance();
     } else {
-      FinishLocked(absl::CancelledError("the client is gone"));
+      FinishLocked(ClientLeftError());
       gone = true;
     }
   }
-  if (gone) TellGone(ClientGone::kLeft);
+  if (gone) TellGone(ClientLeftError());
 }
 
 void StreamReactor::OnCancel() {
@@ -94,9 +98,9 @@ void StreamReactor::OnCancel() {
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
-    FinishLocked(absl::CancelledError("the client is gone"));
+    FinishLocked(ClientLeftError());
   }
-  TellGone(ClientGone::kLeft);
+  TellGone(ClientLeftError());
 }
 
 void StreamReactor::OnDone() {
@@ -140,7 +144,7 @@ void StreamReactor::Cut() {
     if (writing_) context_->TryCancel();
     if (was_finished) return;
   }
-  TellGone(ClientGone::kNotReading);
+  TellGone(SlowConsumerError());
 }
 
 void StreamReactor::Advance() {
@@ -149,8 +153,8 @@ void StreamReactor::Advance() {
     return;
   }
   if (!headers_sent_) {
-    context_->AddInitialMetadata("x-request-id", options_.request_id);
-    context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
+    context_->AddInitialMetadata("x-request-id", request_id_);
+    context_->AddInitialMetadata("x-server-request-id", server_request_id_);
   }
   headers_sent_ = true;
   in_flight_bytes_ = pending_.front().bytes;
@@ -167,14 +171,14 @@ void StreamReactor::FinishLocked(const absl::Status& status) {
   pending_.clear();
   holding_->Remove(int64_t(std::exchange(pending_bytes_, 0)));
   // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
-  if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", options_.request_id);
+  if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", request_id_);
   AddRetryPushback(status, context_);
-  options_.metrics->CountGrpc(status.code());
+  desk_.metrics.CountGrpc(status.code());
   Finish(ToGrpcStatus(status));
 }
 
-void StreamReactor::TellGone(ClientGone why) {
-  if (options_.on_gone) options_.on_gone(why);
+void StreamReactor::TellGone(const absl::Status& why) {
+  calls_.ClientGone(server_request_id_, why);
   TellOver();
 }
 
@@ -183,7 +187,7 @@ void StreamReactor::TellOver() {
     MutexLock lock(&mutex_);
     if (std::exchange(over_, true)) return;
   }
-  if (options_.on_over) options_.on_over();
+  calls_.ReplyOver(server_request_id_);
 }
 
 }  // namespace sluice

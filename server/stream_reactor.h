@@ -16,9 +16,9 @@
 #include <string>
 
 #include "engine/base/mutex.h"
-#include "server/output_budget.h"
-#include "server/reply_options.h"
-#include "server/reply_sink.h"
+#include "server/calls/calls.h"
+#include "server/calls/output_budget.h"
+#include "server/calls/reply_sink.h"
 
 namespace sluice {
 
@@ -27,12 +27,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                             public ReplySink,
                             public std::enable_shared_from_this<StreamReactor> {
  public:
-  // Lives until gRPC is done with it and the last holder has let go. `context` is the call's.
-  static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context);
+  // Lives until gRPC is done with it and the last holder has let go. `context` is the call's; `desk` and `calls` outlive
+  // the reactor.
+  static std::shared_ptr<StreamReactor> Create(grpc::CallbackServerContext* context, FrontDesk* desk, Calls* calls);
 
-  // Before the first event and before gRPC gets to know the reactor.
-  void SetOptions(ReplyOptions options);
-
+  // Before gRPC gets to know the reactor.
+  void Open(const std::string& request_id, const std::string& server_request_id) override;
   void BeginStep() override ABSL_LOCKS_EXCLUDED(mutex_);
   void Send(AnswerEvent event) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -44,7 +44,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     size_t bytes = 0;
   };
 
-  explicit StreamReactor(grpc::CallbackServerContext* context) : context_(context) {}
+  StreamReactor(grpc::CallbackServerContext* context, FrontDesk* desk, Calls* calls)
+      : context_(context), desk_(*desk), calls_(*calls) {}
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -58,12 +59,15 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Legal while a write is in flight; in_flight_ then stays as it is until OnDone.
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellGone(ClientGone why) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The call has been ended with `why`.
+  void TellGone(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Constant once gRPC knows the reactor. The context lives until OnDone, which comes after Finish.
   grpc::CallbackServerContext* const context_;
-  ReplyOptions options_;
+  FrontDesk& desk_;
+  Calls& calls_;
+  std::string request_id_, server_request_id_;
   std::unique_ptr<OutputBudget::Holding> holding_;
 
   Mutex mutex_;
@@ -81,7 +85,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_over has been called
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // the calls have been told
 };
 
 }  // namespace sluice

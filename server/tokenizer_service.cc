@@ -8,9 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "server/answer_reactor.h"
-#include "server/convert.h"
-#include "server/prompt.h"
-#include "server/status.h"
+#include "server/calls/convert.h"
+#include "server/calls/prompt.h"
+#include "server/calls/status.h"
+#include "server/request_message.h"
 
 namespace sluice {
 namespace {
@@ -77,7 +78,7 @@ grpc::ServerUnaryReactor* TokenizerService::Run(grpc::CallbackServerContext* con
                                              desk_.options.limits.max_connection_buffer_bytes, &desk_.metrics);
   const auto request = std::make_shared<Request>();
   int64_t memory_bytes = 0;
-  absl::Status status = ReadRequest(bytes, desk_.request_limits(), request.get(), &memory_bytes);
+  absl::Status status = ReadRequest(bytes, desk_.options.limits, request.get(), &memory_bytes);
   const auto model = status.ok() ? desk_.ModelForCall() : status;
   status = model.ok() ? (*model)->CheckName(request->model()) : model.status();
   if (status.ok()) {

@@ -1,7 +1,7 @@
 // sluice.v1.TokenizerService, on ingress threads of its own.
 #pragma once
 
-#include "server/front_desk.h"
+#include "server/calls/front_desk.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {

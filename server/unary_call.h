@@ -5,9 +5,9 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include "server/grpc_status.h"
 #include "server/metrics.h"
 #include "server/request_message.h"
-#include "server/status.h"
 
 namespace sluice {
 
@@ -22,7 +22,7 @@ inline void FinishUnary(grpc::CallbackServerContext* context, grpc::ServerUnaryR
 // (const Request&, Response*) -> absl::Status fills what goes into `out`.
 template <class Request, class Response, class Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
-                                      grpc::ByteBuffer* out, const RequestLimits& limits, Metrics* metrics,
+                                      grpc::ByteBuffer* out, const LimitOptions& limits, Metrics* metrics,
                                       const Answer& answer) {
   Request request;
   int64_t memory_bytes = 0;

@@ -5,42 +5,41 @@
 #include <utility>
 
 #include "server/answer_bytes.h"
-#include "server/metrics.h"
-#include "server/status.h"
+#include "server/calls/status.h"
+#include "server/grpc_status.h"
 
 namespace sluice {
 
-std::shared_ptr<UnaryReactor> UnaryReactor::Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer) {
-  auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, answer));
+std::shared_ptr<UnaryReactor> UnaryReactor::Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer,
+                                                   FrontDesk* desk, Calls* calls) {
+  auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, answer, desk, calls));
+  reactor->holding_ = desk->output.Open(context->peer(), [weak = reactor->weak_from_this()] {
+    if (const auto reactor = weak.lock()) reactor->Cut();
+  });
   MutexLock lock(&reactor->mutex_);
   reactor->self_ = reactor;
   return reactor;
 }
 
-void UnaryReactor::SetOptions(ReplyOptions options) {
-  options_ = std::move(options);
-  holding_ = options_.budget->Open(options_.peer, [weak = weak_from_this()] {
-    if (const auto reactor = weak.lock()) reactor->Cut();
-  });
+void UnaryReactor::Open(const std::string& request_id, const std::string& server_request_id) {
+  request_id_ = request_id;
+  server_request_id_ = server_request_id;
 }
 
 void UnaryReactor::Send(AnswerEvent event) {
-  const size_t bytes = event.ByteSizeLong();
+  const int64_t bytes = int64_t(event.ByteSizeLong()), max_bytes = desk_.options.limits.max_connection_buffer_bytes;
   bool fits = true;
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
     answer_bytes_ += bytes;
-    fits = answer_bytes_ <= options_.max_answer_bytes;
-    if (!fits) FinishLocked(AnswerTooLargeError(int64_t(options_.max_answer_bytes)));
+    fits = answer_bytes_ <= max_bytes;
+    if (!fits) FinishLocked(AnswerTooLargeError(max_bytes));
   }
-  if (!fits) {
-    if (options_.on_gone) options_.on_gone(ClientGone::kTooLarge);
-    return;
-  }
-  if (!holding_->Add(int64_t(bytes))) return Cut();
+  if (!fits) return calls_.ClientGone(server_request_id_, AnswerTooLargeError(max_bytes));
+  if (!holding_->Add(bytes)) return Cut();
   MutexLock lock(&mutex_);
-  if (finished_) return holding_->Remove(int64_t(bytes));
+  if (finished_) return holding_->Remove(bytes);
   if (event.has_delta()) {
     v1::Delta* delta = event.mutable_delta();
     prompt_logprobs_.append(TakePromptLogprobs(delta));
@@ -60,9 +59,9 @@ void UnaryReactor::OnCancel() {
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
-    FinishLocked(absl::CancelledError("the client is gone"));
+    FinishLocked(ClientLeftError());
   }
-  if (options_.on_gone) options_.on_gone(ClientGone::kLeft);
+  calls_.ClientGone(server_request_id_, ClientLeftError());
 }
 
 void UnaryReactor::OnDone() {
@@ -95,17 +94,17 @@ void UnaryReactor::Cut() {
     }
     FinishLocked(SlowConsumerError());
   }
-  if (options_.on_gone) options_.on_gone(ClientGone::kNotReading);
+  calls_.ClientGone(server_request_id_, SlowConsumerError());
 }
 
 void UnaryReactor::FinishLocked(const absl::Status& status) {
   finished_ = true;
   if (status.ok()) {
     *bytes_ = AnswerLocked();
-    context_->AddInitialMetadata("x-request-id", options_.request_id);
-    context_->AddInitialMetadata("x-server-request-id", options_.server_request_id);
+    context_->AddInitialMetadata("x-request-id", request_id_);
+    context_->AddInitialMetadata("x-server-request-id", server_request_id_);
   } else {
-    context_->AddTrailingMetadata("x-request-id", options_.request_id);  // see StreamReactor::FinishLocked
+    context_->AddTrailingMetadata("x-request-id", request_id_);  // see StreamReactor::FinishLocked
   }
   // The client may take long to read.
   answer_.Clear();
@@ -113,7 +112,7 @@ void UnaryReactor::FinishLocked(const absl::Status& status) {
   prompt_logprobs_.clear();
   if (!status.ok()) holding_->Remove(std::numeric_limits<int64_t>::max());
   AddRetryPushback(status, context_);
-  options_.metrics->CountGrpc(status.code());
+  desk_.metrics.CountGrpc(status.code());
   Finish(ToGrpcStatus(status));
 }
 
@@ -122,7 +121,7 @@ void UnaryReactor::TellOver() {
     MutexLock lock(&mutex_);
     if (std::exchange(over_, true)) return;
   }
-  if (options_.on_over) options_.on_over();
+  calls_.ReplyOver(server_request_id_);
 }
 
 }  // namespace sluice

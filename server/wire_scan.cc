@@ -13,7 +13,7 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {

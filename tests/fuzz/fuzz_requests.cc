@@ -14,9 +14,9 @@
 
 #include "engine/base/check.h"
 #include "google/protobuf/stubs/logging.h"
-#include "server/convert.h"
+#include "server/calls/convert.h"
+#include "server/calls/prompt.h"
 #include "server/metrics.h"
-#include "server/prompt.h"
 #include "server/request_message.h"
 #include "sluice/v1/admin.pb.h"
 #include "sluice/v1/tokenizer.pb.h"
@@ -42,9 +42,8 @@ grpc::ByteBuffer Bytes(const std::string& text, grpc_compression_algorithm compr
 // A model that is never asked to generate.
 const ServedModel& Model() {
   static Metrics& metrics = *new Metrics({.model = "fake", .version = "0"});
-  static CallRegistry& calls = *new CallRegistry;
   static const ServedModel& model = []() -> const ServedModel& {
-    auto made = ServedModel::Create(FakeHost(std::make_shared<FakeModel>()), {"fake"}, 20, &calls, &metrics,
+    auto made = ServedModel::Create(FakeHost(std::make_shared<FakeModel>()), {"fake"}, 20, nullptr, &metrics,
                                     Clock::Real());
     SLUICE_CHECK(made.ok());
     return *made->release();
@@ -58,7 +57,7 @@ std::unique_ptr<Request> Read(const std::string& text, grpc_compression_algorith
   const grpc::ByteBuffer bytes = Bytes(text, compression, slice);
   int64_t memory_bytes = 0;
   const absl::Status status =
-      ReadRequest(&bytes, {.max_bytes = kMaxBytes, .accept_compression = true}, request.get(), &memory_bytes);
+      ReadRequest(&bytes, {.max_request_bytes = kMaxBytes, .accept_compression = true}, request.get(), &memory_bytes);
   if (compression == GRPC_COMPRESS_NONE && text.size() <= size_t(kMaxBytes)) {
     Request expected;
     const bool readable = expected.ParseFromString(text);
@@ -96,16 +95,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t slice = size_t(data[2]) + 1;
   switch (data[0] % 8) {
     case 0:
+    case 1:
       Generate(Read<v1::CompleteRequest>(text, compression, slice));
       break;
-    case 1:
-      Generate(Read<v1::StreamCompleteRequest>(text, compression, slice));
-      break;
     case 2:
-      Generate(Read<v1::ChatRequest>(text, compression, slice));
-      break;
     case 3:
-      Generate(Read<v1::StreamChatRequest>(text, compression, slice));
+      Generate(Read<v1::ChatRequest>(text, compression, slice));
       break;
     case 4:
       Read<v1::RenderChatRequest>(text, compression, slice);

@@ -119,6 +119,35 @@ TEST(IncludeRules, ServerDoesNotKnowTheClient) {
     EXPECT_FALSE(StartsWith(include.target, "client/")) << Where(include);
 }
 
+// What `file` includes, directly or by way of files of ours; `seen` are the files that have been read.
+void Collect(const std::map<std::string, std::vector<Include>>& by_file, const std::string& file,
+             std::set<std::string>* seen, std::vector<Include>* found) {
+  const auto includes = by_file.find(file);
+  if (includes == by_file.end() || !seen->insert(file).second) return;
+  for (const Include& include : includes->second) {
+    found->push_back(include);
+    Collect(by_file, include.target, seen, found);
+  }
+}
+
+TEST(IncludeRules, CallsKnowNoTransport) {
+  std::map<std::string, std::vector<Include>> by_file;
+  for (const char* folder : {"server", "engine", "proto"}) {
+    for (const Include& include : IncludesBelow(folder)) by_file[include.file].push_back(include);
+  }
+  std::set<std::string> seen;
+  std::vector<Include> found;
+  for (const auto& [file, includes] : by_file) {
+    if (StartsWith(file, "server/calls/")) Collect(by_file, file, &seen, &found);
+  }
+  EXPECT_GT(seen.size(), 40u) << "the rule holds vacuously if nothing is read";
+  for (const Include& include : found) {
+    EXPECT_FALSE(StartsWith(include.target, "grpc") || include.target.ends_with(".grpc.pb.h") ||
+                 StartsWith(include.target, "boost/"))
+        << Where(include);
+  }
+}
+
 TEST(IncludeRules, TheReaderSeesIncludes) {
   // The rules above hold vacuously if nothing is read.
   EXPECT_GT(IncludesBelow("engine").size(), 50u);

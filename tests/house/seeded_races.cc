@@ -15,7 +15,8 @@
 
 #include "engine/base/thread_pool.h"
 #include "engine/scheduler/scheduler.h"
-#include "server/metrics.h"
+#include "server/calls/calls.h"
+#include "server/calls/front_desk.h"
 #include "server/stream_reactor.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
@@ -50,24 +51,15 @@ void RaceScheduler() {
   other.join();
 }
 
-ReplyOptions Options(const std::string& request_id, Metrics* metrics, OutputBudget* budget) {
-  ReplyOptions options;
-  options.request_id = request_id;
-  options.budget = budget;
-  options.max_pending_bytes = 1 << 20;
-  options.metrics = metrics;
-  return options;
-}
-
 class Service final
     : public v1::GenerationService::WithRawCallbackMethod_StreamComplete<v1::GenerationService::Service> {
  public:
-  Service(Metrics* metrics, OutputBudget* budget) : metrics_(metrics), budget_(budget) {}
+  Service(FrontDesk* desk, Calls* calls) : desk_(desk), calls_(calls) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamComplete(grpc::CallbackServerContext* context,
                                                              const grpc::ByteBuffer*) override {
-    auto reactor = StreamReactor::Create(context);
-    reactor->SetOptions(Options("1", metrics_, budget_));
+    auto reactor = StreamReactor::Create(context, desk_, calls_);
+    reactor->Open("1", "1");
     AnswerEvent event;
     event.mutable_started();
     reactor->Send(std::move(event));
@@ -78,16 +70,16 @@ class Service final
   std::shared_ptr<StreamReactor> reactor() const { return std::atomic_load(&reactor_); }
 
  private:
-  Metrics* const metrics_;
-  OutputBudget* const budget_;
+  FrontDesk* const desk_;
+  Calls* const calls_;
   std::shared_ptr<StreamReactor> reactor_;
 };
 
-// "Before gRPC gets to know the reactor": its options change while gRPC's threads call it.
+// "Before gRPC gets to know the reactor": its ids change while gRPC's threads call it.
 void RaceReactor() {
-  Metrics metrics(MetricsOptions{});
-  OutputBudget budget({});
-  Service service(&metrics, &budget);
+  FrontDesk desk(ServerOptions{}, MetricsOptions{}, Clock::Real());
+  Calls calls(&desk);
+  Service service(&desk, &calls);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -99,9 +91,9 @@ void RaceReactor() {
   const auto stream = stub->StreamComplete(&context, v1::StreamCompleteRequest());
   v1::StreamCompleteResponse event;
   stream->Read(&event);
-  std::thread leaving([&context] { context.TryCancel(); });  // whereupon OnCancel reads the options
+  std::thread leaving([&context] { context.TryCancel(); });  // whereupon OnCancel reads the ids
   for (int i = 0; i < 2000; ++i) {
-    service.reactor()->SetOptions(Options("2", &metrics, &budget));
+    service.reactor()->Open("1", std::string(100, '2'));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   leaving.join();

@@ -1,5 +1,5 @@
 // From sequence outputs to events, without threads: text, stop strings, characters, counts.
-#include "server/call_output.h"
+#include "server/calls/call_output.h"
 
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@ namespace {
 // Keeps the events, and folds them as a unary call does.
 class Recorder final : public ReplySink {
  public:
+  void Open(const std::string&, const std::string&) override {}
   void BeginStep() override {}
   void Send(AnswerEvent event) override {
     if (event.has_delta()) deltas.push_back(event.delta());
@@ -41,7 +42,7 @@ class CallOutputTest : public ::testing::Test {
   // Gives `text` in pieces of `piece` tokens, then the end; returns the choice.
   v1::Choice Run(const std::string& text, size_t piece, FinishReason end = FinishReason::kStop) {
     recorder_ = Recorder();
-    CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+    CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
     bool stopped = false;
     for (size_t at = 0; at < text.size() && !stopped; at += piece) {
       SequenceOutput tokens;
@@ -62,7 +63,7 @@ class CallOutputTest : public ::testing::Test {
   }
 
   Generation generation_;
-  CallIdentity identity_;
+  v1::Started started_;
   std::shared_ptr<const Tokenizer> tokenizer_ = FakeTokenizer();
   Metrics metrics_{{.model = "m", .version = "v"}};
   Recorder recorder_;
@@ -105,7 +106,7 @@ TEST_F(CallOutputTest, HeldBackTextComesAtTheEnd) {
 
 TEST_F(CallOutputTest, TextIsHeldBackOnlyWhileItCanBecomeAStopString) {
   StopAt({"xyz"});
-  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
   const auto give = [&](char c) {
     SequenceOutput token;
     token.tokens = {uint8_t(c)};
@@ -159,7 +160,7 @@ TEST_F(CallOutputTest, TokensAfterTheStopStringAreNotCounted) {
 }
 
 TEST_F(CallOutputTest, ACallThatNeverSpokeHasNoEvents) {
-  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
   SequenceOutput last;
   last.finish_reason = FinishReason::kDeadline;
   EXPECT_TRUE(output.Take(0, std::move(last), 1000).ended);
@@ -170,7 +171,7 @@ TEST_F(CallOutputTest, ACallThatNeverSpokeHasNoEvents) {
 TEST_F(CallOutputTest, AChoiceThatHasEndedFailsNoMore) {
   StopAt({"b"});
   generation_.num_choices = 2;
-  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
   SequenceOutput stop;
   stop.tokens = {'b'};
   EXPECT_TRUE(output.Take(0, stop, 1000).cancel_sequence);
@@ -183,7 +184,7 @@ TEST_F(CallOutputTest, AChoiceThatHasEndedFailsNoMore) {
 }
 
 TEST_F(CallOutputTest, AStoppedEngineIsNotACleanEnd) {
-  CallOutput output(generation_, identity_, tokenizer_.get(), &recorder_, &metrics_);
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
   SequenceOutput last;
   last.finish_reason = FinishReason::kCancelled;
   output.Take(0, std::move(last), 1000);

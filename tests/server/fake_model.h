@@ -8,7 +8,7 @@
 
 #include "engine/base/mutex.h"
 #include "engine/request.h"
-#include "server/model_host.h"
+#include "server/calls/model_host.h"
 
 namespace sluice {
 

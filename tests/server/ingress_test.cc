@@ -1,5 +1,5 @@
 // Who comes first, who never waits for whom, and who finds room before the engine.
-#include "server/ingress.h"
+#include "server/calls/ingress.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {

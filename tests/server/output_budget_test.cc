@@ -1,5 +1,5 @@
 // What is held for clients is bounded for each connection and in all, and who holds most goes.
-#include "server/output_budget.h"
+#include "server/calls/output_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/rate_meter.h"
+#include "server/calls/rate_meter.h"
 
 #include <gtest/gtest.h>
 

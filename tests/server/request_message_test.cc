@@ -16,7 +16,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/util/message_differencer.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -38,7 +38,7 @@ grpc::ByteBuffer Bytes(const std::string& text, grpc_compression_algorithm compr
 }
 
 template <class Request>
-absl::Status Read(const grpc::ByteBuffer& bytes, Request* request, const RequestLimits& limits = {}) {
+absl::Status Read(const grpc::ByteBuffer& bytes, Request* request, const LimitOptions& limits = {}) {
   int64_t memory_bytes = 0;
   return ReadRequest(&bytes, limits, request, &memory_bytes);
 }
@@ -206,11 +206,11 @@ TEST(RequestMessage, ALargeRequestIsToldTheFlag) {
   request.set_prompt(std::string(2000, 'x'));
   const std::string wire = request.SerializeAsString();
   v1::CompleteRequest read;
-  EXPECT_TRUE(Read(Bytes(wire), &read, {.max_bytes = int64_t(wire.size())}).ok());
+  EXPECT_TRUE(Read(Bytes(wire), &read, {.max_request_bytes = int64_t(wire.size())}).ok());
   for (bool compressed : {false, true}) {
     const grpc::ByteBuffer bytes = compressed ? Bytes(Gzip(wire), GRPC_COMPRESS_GZIP) : Bytes(wire);
     const absl::Status status =
-        Read(bytes, &read, {.max_bytes = int64_t(wire.size()) - 1, .accept_compression = true});
+        Read(bytes, &read, {.max_request_bytes = int64_t(wire.size()) - 1, .accept_compression = true});
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(ReasonOf(status), kReasonRequestTooLarge);
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("--max-request-bytes"));

@@ -1,5 +1,5 @@
 // Equal values are equal text, whatever order a map has today.
-#include "server/struct_json.h"
+#include "server/calls/struct_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/output_budget.h"
+#include "server/calls/output_budget.h"
 
 #include <algorithm>
 #include <utility>

@@ -10,12 +10,13 @@
 #include "absl/status/statusor.h"
 #include "engine/base/clock.h"
 #include "engine/engine.h"
-#include "server/call_registry.h"
-#include "server/delivery.h"
+#include "server/calls/delivery.h"
+#include "server/calls/model_host.h"
 #include "server/metrics.h"
-#include "server/model_host.h"
 
 namespace sluice {
+
+class Calls;
 
 // NOT_FOUND unless `name`, the `model` field of a request, is empty or one of `names`.
 absl::Status CheckModelName(const std::string& name, const std::vector<std::string>& names);
@@ -25,7 +26,7 @@ class ServedModel {
   // `names`: the model's id, then aliases. `max_logprobs` -1: the whole vocabulary. The pointers outlive the object.
   // INVALID_ARGUMENT: the engine's options make no sense.
   static absl::StatusOr<std::unique_ptr<ServedModel>> Create(ModelHost host, std::vector<std::string> names,
-                                                             int32_t max_logprobs, CallRegistry* calls,
+                                                             int32_t max_logprobs, Calls* calls,
                                                              Metrics* metrics, const Clock& clock);
   ~ServedModel();
 
@@ -50,7 +51,7 @@ class ServedModel {
   void Stop();
 
  private:
-  ServedModel(ModelHost host, std::vector<std::string> names, int32_t max_logprobs, CallRegistry* calls,
+  ServedModel(ModelHost host, std::vector<std::string> names, int32_t max_logprobs, Calls* calls,
               Metrics* metrics, const Clock& clock);
 
   ModelHost host_;  // without its runner, which the engine has

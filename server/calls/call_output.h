@@ -5,36 +5,25 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/request.h"
 #include "engine/text/detokenizer.h"
 #include "engine/text/stop_matcher.h"
-#include "server/generation.h"
-#include "server/reply_sink.h"
+#include "server/calls/generation.h"
+#include "server/calls/reply_sink.h"
 
 namespace sluice {
 
 class Metrics;
 
-// Who a call is.
-struct CallIdentity {
-  std::string request_id;         // told to the client
-  std::string server_request_id;  // cannot be guessed
-  std::string model;              // that answers
-  std::string user;               // for the log
-  int64_t arrival_ns = 0;         // Clock, when the call reached the server
-  int64_t create_time_ns = 0;     // the same moment since 1970
-  std::vector<std::pair<std::string, std::string>> metadata;
-};
-
 class CallOutput {
  public:
-  // `tokenizer` may be null: no text then. It, `identity`, `reply` and `metrics` outlive the object.
-  CallOutput(const Generation& generation, const CallIdentity& identity, const Tokenizer* tokenizer, ReplySink* reply,
-             Metrics* metrics);
+  // `started`: the first event, without what `generation` and the engine say. `arrival_ns` (Clock): of the call.
+  // `tokenizer` may be null: no text then. All but `arrival_ns` outlive the object.
+  CallOutput(const Generation& generation, const v1::Started& started, int64_t arrival_ns, const Tokenizer* tokenizer,
+             ReplySink* reply, Metrics* metrics);
 
   struct Progress {
     bool cancel_sequence = false;  // a stop string ended the choice: the engine has no more to do for it
@@ -70,7 +59,8 @@ class CallOutput {
   absl::Status Outcome(const absl::Status& stopped) const;
 
   const Generation& generation_;
-  const CallIdentity& identity_;
+  const v1::Started& started_event_;
+  const int64_t arrival_ns_;
   const Tokenizer* const tokenizer_;
   ReplySink* const reply_;
   Metrics* const metrics_;

@@ -1,19 +1,17 @@
-// Errors of calls: an absl::Status with google.rpc details attached as payloads, and its way onto the wire.
+// Errors of calls: an absl::Status with google.rpc details attached as payloads, and what a client is told of it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "engine/error_reason.h"
-
-namespace grpc {
-class ServerContextBase;
-class Status;
-}  // namespace grpc
+#include "google/rpc/status.pb.h"
 
 namespace sluice {
 
@@ -53,6 +51,9 @@ absl::Status UnimplementedField(absl::string_view field);
 // FAILED_PRECONDITION: text is asked of a model that has only token ids.
 absl::Status NoTokenizerError();
 
+// CANCELLED: there is no client any more.
+absl::Status ClientLeftError();
+
 // ABORTED: the client, or all of its connection, leaves too much output unread.
 absl::Status SlowConsumerError();
 
@@ -65,13 +66,12 @@ absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);
 // A user's string for an error message: quoted, cut after 64 bytes, with nothing unprintable in it.
 std::string Quoted(absl::string_view text);
 
-// As google.rpc.Status: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps, with
-// the delay that the status carries (engine/retry_after.h), else a second.
-// Long texts are cut between two characters.
-grpc::Status ToGrpcStatus(const absl::Status& status);
+// What a client is told: ErrorInfo always, BadRequest where a field is to blame, RetryInfo where trying again helps, with
+// the delay that the status carries (engine/retry_after.h), else a second. Long texts are cut between two characters.
+// REQUIRES: !status.ok()
+google::rpc::Status ToRpcStatus(const absl::Status& status);
 
-// For clients that retry by their service config (gRFC A6): how long to wait when the queue is full, as the trailer
-// grpc-retry-pushback-ms.
-void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context);
+// How long to wait before another try if it is the queue that refused; nullopt for any other status.
+std::optional<absl::Duration> QueueRetryDelay(const absl::Status& status);
 
 }  // namespace sluice

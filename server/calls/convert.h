@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/generation.h"
-#include "server/served_model.h"
-#include "server/status.h"
+#include "server/calls/generation.h"
+#include "server/calls/served_model.h"
+#include "server/calls/status.h"
 #include "sluice/v1/generation.pb.h"
 #include "sluice/v1/model.pb.h"
 

@@ -1,17 +1,12 @@
-#include "server/status.h"
-
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/status.h>
+#include "server/calls/status.h"
 
 #include <cstdint>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "engine/retry_after.h"
 #include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 
 namespace sluice {
 namespace {
@@ -97,6 +92,10 @@ absl::Status NoTokenizerError() {
                    "the model has no tokenizer; send token ids");
 }
 
+absl::Status ClientLeftError() {
+  return CallError(absl::StatusCode::kCancelled, kReasonCancelled, "the client has left");
+}
+
 absl::Status SlowConsumerError() {
   return CallError(absl::StatusCode::kAborted, kReasonSlowConsumer,
                    "the client does not read: too much output waits for its connection (--max-connection-buffer), or for "
@@ -115,17 +114,15 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxBytes)), cut ? "...'" : "'");
 }
 
-void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
-  if (!QueueIsFull(status)) return;
-  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(absl::ToInt64Milliseconds(RetryDelay(status))));
+std::optional<absl::Duration> QueueRetryDelay(const absl::Status& status) {
+  if (!QueueIsFull(status)) return std::nullopt;
+  return RetryDelay(status);
 }
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  const std::string message = Cut(status.message());
+google::rpc::Status ToRpcStatus(const absl::Status& status) {
   google::rpc::Status rich;
   rich.set_code(static_cast<int>(status.code()));
-  rich.set_message(message);
+  rich.set_message(Cut(status.message()));
   rich.add_details()->PackFrom(InfoOf(status));
   if (auto payload = status.GetPayload(kBadRequestUrl)) {
     google::rpc::BadRequest bad_request;
@@ -142,7 +139,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     retry.mutable_retry_delay()->set_nanos(int32_t(delay_ms % 1000 * 1000000));
     rich.add_details()->PackFrom(retry);
   }
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message, rich.SerializeAsString());
+  return rich;
 }
 
 }  // namespace sluice

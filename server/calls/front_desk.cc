@@ -1,8 +1,8 @@
-#include "server/front_desk.h"
+#include "server/calls/front_desk.h"
 
 #include <chrono>
 
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "server/prompt.h"
+#include "server/calls/prompt.h"
 
 #include <optional>
 #include <utility>
@@ -12,9 +12,9 @@
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/chat_formatter.h"
-#include "server/convert.h"
-#include "server/status.h"
-#include "server/struct_json.h"
+#include "server/calls/convert.h"
+#include "server/calls/status.h"
+#include "server/calls/struct_json.h"
 
 namespace sluice {
 namespace {
@@ -121,37 +121,6 @@ ChatEnding EndingOf(const ChatPromptOptions& options) {
   return options.add_generation_prompt ? ChatEnding::kGenerationPrompt : ChatEnding::kComplete;
 }
 
-template <class Request>
-absl::string_view CompletePromptField(const Request& request) {
-  return request.has_prompt_ids() ? "prompt_ids.ids" : "prompt";
-}
-
-template <class Request>
-absl::StatusOr<std::vector<int32_t>> CompletePrompt(const Request& request, const ServedModel& model) {
-  switch (request.input_case()) {
-    case Request::kPrompt:
-      return EncodeText("prompt", request.prompt(), !request.has_add_special_tokens() || request.add_special_tokens(),
-                        !request.has_parse_special() || request.parse_special(), model);
-    case Request::kPromptIds:
-      return ConvertTokenIds(CompletePromptField(request), request.prompt_ids().ids(), model.host().engine.vocab_size);
-    case Request::INPUT_NOT_SET:
-      break;
-  }
-  return InvalidField("prompt", "found neither prompt nor prompt_ids, expected one of them");
-}
-
-template <class Request>
-absl::StatusOr<std::vector<int32_t>> ChatPromptTokens(const Request& request, const ServedModel& model) {
-  if (request.tools_size() > 0) return UnimplementedField("tools");
-  if (!request.tool_choice().empty()) return UnimplementedField("tool_choice");
-  ChatPromptOptions options;
-  options.continue_final_message = request.continue_final_message();
-  options.add_generation_prompt = !request.continue_final_message();
-  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
-                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
-  return std::move(prompt.tokens);
-}
-
 }  // namespace
 
 absl::Status CheckTextSize(absl::string_view field, absl::string_view what, int64_t num_bytes) {
@@ -215,22 +184,33 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
   return ChatPrompt{std::move(rendered->text), *std::move(tokens)};
 }
 
-absl::string_view PromptField(const v1::CompleteRequest& request) { return CompletePromptField(request); }
-absl::string_view PromptField(const v1::StreamCompleteRequest& request) { return CompletePromptField(request); }
+absl::string_view PromptField(const v1::CompleteRequest& request) {
+  return request.has_prompt_ids() ? "prompt_ids.ids" : "prompt";
+}
 absl::string_view PromptField(const v1::ChatRequest&) { return "messages"; }
-absl::string_view PromptField(const v1::StreamChatRequest&) { return "messages"; }
 
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model) {
-  return CompletePrompt(request, model);
+  switch (request.input_case()) {
+    case v1::CompleteRequest::kPrompt:
+      return EncodeText("prompt", request.prompt(), !request.has_add_special_tokens() || request.add_special_tokens(),
+                        !request.has_parse_special() || request.parse_special(), model);
+    case v1::CompleteRequest::kPromptIds:
+      return ConvertTokenIds(PromptField(request), request.prompt_ids().ids(), model.host().engine.vocab_size);
+    case v1::CompleteRequest::INPUT_NOT_SET:
+      break;
+  }
+  return InvalidField("prompt", "found neither prompt nor prompt_ids, expected one of them");
 }
-absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamCompleteRequest& request, const ServedModel& model) {
-  return CompletePrompt(request, model);
-}
+
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ChatRequest& request, const ServedModel& model) {
-  return ChatPromptTokens(request, model);
-}
-absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamChatRequest& request, const ServedModel& model) {
-  return ChatPromptTokens(request, model);
+  if (request.tools_size() > 0) return UnimplementedField("tools");
+  if (!request.tool_choice().empty()) return UnimplementedField("tool_choice");
+  ChatPromptOptions options;
+  options.continue_final_message = request.continue_final_message();
+  options.add_generation_prompt = !request.continue_final_message();
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
+  return std::move(prompt.tokens);
 }
 
 }  // namespace sluice

@@ -9,24 +9,21 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mutex.h"
-#include "engine/engine.h"
 #include "engine/request.h"
-#include "server/call_registry.h"
+#include "server/calls/rate_meter.h"
 #include "server/metrics.h"
-#include "server/rate_meter.h"
 
 namespace sluice {
+
+class Calls;
 
 class Delivery final : public TokenSink {
  public:
   // All outlive the object.
-  Delivery(CallRegistry* calls, Metrics* metrics, const Clock& clock);
+  Delivery(Calls* calls, Metrics* metrics, const Clock& clock);
   ~Delivery() override;  // Stop()
 
-  // Before the engine's first step: where sequences are cancelled whose stop string was found.
-  void SetEngine(Engine* engine) { engine_ = engine; }
-
-  // On the engine thread: hands the outputs over. Their context is a ChoiceContext.
+  // On the engine thread: hands the outputs over. Their context is a Call::Choice.
   void OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The engine will not speak again: what it says from now on is dropped, and every call that it was given ends, with
@@ -49,14 +46,11 @@ class Delivery final : public TokenSink {
 
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
   bool NextStep(Step* step) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Deliver(SequenceOutput output, int64_t now_ns);
-  void Finish(const std::shared_ptr<Call>& call);
   void EndAbandonedCalls() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  CallRegistry* const calls_;
+  Calls* const calls_;
   Metrics* const metrics_;
   const Clock& clock_;
-  Engine* engine_ = nullptr;
   RateMeter generation_rate_;
   RateMeter prompt_rate_;
 

@@ -1,10 +1,10 @@
-#include "server/delivery.h"
+#include "server/calls/delivery.h"
 
 #include <chrono>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "server/call.h"
+#include "server/calls/calls.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kLookForCalls{20};
 
 }  // namespace
 
-Delivery::Delivery(CallRegistry* calls, Metrics* metrics, const Clock& clock)
+Delivery::Delivery(Calls* calls, Metrics* metrics, const Clock& clock)
     : calls_(calls), metrics_(metrics), clock_(clock) {
   thread_ = std::thread([this] { Loop(); });
 }
@@ -66,7 +66,11 @@ void Delivery::Loop() {
     for (const SequenceOutput& output : step.outputs) num_tokens += int64_t(output.tokens.size());
     generation_rate_.Add(step.end_ns, num_tokens);
     prompt_rate_.Add(step.end_ns, step.stats.num_prefill_tokens);
-    for (SequenceOutput& output : step.outputs) Deliver(std::move(output), step.end_ns);
+    for (SequenceOutput& output : step.outputs) {
+      const auto choice = std::static_pointer_cast<Call::Choice>(output.context);
+      Call* const call = choice->call;
+      if (call->Take(choice->index, std::move(output), step.end_ns)) calls_->End(call, call->Complete());
+    }
   }
   EndAbandonedCalls();
 }
@@ -81,35 +85,13 @@ void Delivery::EndAbandonedCalls() {
     if (status.ok()) return;
     for (const std::shared_ptr<Call>& call : calls_->All()) {
       if (!call->submitted()) continue;  // ingress ends it, or will have submitted it
-      call->Stop(FinishReason::kError, status);
-      SequenceOutput lost;
-      lost.finish_reason = FinishReason::kError;
-      for (int i = 0; i < call->generation().num_choices; ++i) call->output().Take(i, lost, clock_.NowNs());
-      Finish(call);
+      call->Abandon(status, clock_.NowNs());
+      calls_->End(call.get(), call->Complete());
     }
     MutexLock lock(&mutex_);
     if (stopping_) return;
     wake_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + kLookForCalls);
   }
-}
-
-void Delivery::Deliver(SequenceOutput output, int64_t now_ns) {
-  const auto context = std::static_pointer_cast<ChoiceContext>(output.context);
-  const std::shared_ptr<Call>& call = context->call;
-  const SequenceId id = output.id;
-  const CallOutput::Progress progress = call->output().Take(context->index, std::move(output), now_ns);
-  if (progress.cancel_sequence) engine_->Cancel(id, FinishReason::kStopSequence);
-  // One failed choice fails the call; the others need not go on.
-  if (!progress.error.ok()) call->Stop(FinishReason::kError, progress.error);
-  if (progress.ended) Finish(call);
-}
-
-void Delivery::Finish(const std::shared_ptr<Call>& call) {
-  const absl::Status status = call->output().Complete(call->stop_status());
-  LogEnd(call->identity(), status);
-  // First, so that a client that has seen the end can use the request_id again.
-  calls_->Remove(*call);
-  call->reply().Close(status);
 }
 
 }  // namespace sluice

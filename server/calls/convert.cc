@@ -1,4 +1,4 @@
-#include "server/convert.h"
+#include "server/calls/convert.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/scheduler/kv_blocks.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {

@@ -1,10 +1,10 @@
-#include "server/ingress.h"
+#include "server/calls/ingress.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {

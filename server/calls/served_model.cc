@@ -1,4 +1,4 @@
-#include "server/served_model.h"
+#include "server/calls/served_model.h"
 
 #include <algorithm>
 #include <bitset>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {
@@ -28,7 +28,7 @@ int64_t MaxTokenBytes(const Tokenizer* tokenizer) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Create(ModelHost host, std::vector<std::string> names,
-                                                                 int32_t max_logprobs, CallRegistry* calls,
+                                                                 int32_t max_logprobs, Calls* calls,
                                                                  Metrics* metrics, const Clock& clock) {
   std::unique_ptr<StepRunner> runner = std::move(host.runner);
   std::unique_ptr<ServedModel> served(
@@ -36,7 +36,6 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Create(ModelHost host,
   auto engine = Engine::Create(served->host_.engine, std::move(runner), &served->delivery_, clock);
   if (!engine.ok()) return engine.status();
   served->engine_ = *std::move(engine);
-  served->delivery_.SetEngine(served->engine_.get());
   return served;
 }
 
@@ -47,7 +46,7 @@ absl::Status CheckModelName(const std::string& name, const std::vector<std::stri
                                 absl::StrJoin(names, "' or '"), "', or nothing"));
 }
 
-ServedModel::ServedModel(ModelHost host, std::vector<std::string> names, int32_t max_logprobs, CallRegistry* calls,
+ServedModel::ServedModel(ModelHost host, std::vector<std::string> names, int32_t max_logprobs, Calls* calls,
                          Metrics* metrics, const Clock& clock)
     : host_(std::move(host)),
       names_(std::move(names)),

@@ -1,4 +1,4 @@
-// What every service needs: the model once it is there, the calls in progress, and the threads that read requests.
+// What every service needs: the model once it is there, and the threads that read requests.
 #pragma once
 
 #include <atomic>
@@ -7,14 +7,12 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/clock.h"
-#include "server/call_registry.h"
-#include "server/health_state.h"
-#include "server/ingress.h"
+#include "server/calls/health_state.h"
+#include "server/calls/ingress.h"
+#include "server/calls/output_budget.h"
+#include "server/calls/served_model.h"
 #include "server/metrics.h"
 #include "server/options.h"
-#include "server/output_budget.h"
-#include "server/request_message.h"
-#include "server/served_model.h"
 
 namespace sluice {
 
@@ -33,10 +31,6 @@ struct FrontDesk {
   // UNAVAILABLE with its reason while there is no model, or while nothing new is taken.
   absl::StatusOr<ServedModel*> ModelForCall() const;
 
-  RequestLimits request_limits() const {
-    return {.max_bytes = options.limits.max_request_bytes, .accept_compression = options.limits.accept_compression};
-  }
-
   static constexpr int kIngressThreads = 2;
   static constexpr int64_t kMaxRequestsInBytes = 8;  // of the largest size may wait; one client's half as many
 
@@ -46,7 +40,6 @@ struct FrontDesk {
   Metrics metrics;
   OutputBudget output;
   HealthState health;
-  CallRegistry calls;
   std::atomic<ServedModel*> model{nullptr};  // set once
   // Last: their tasks use all of the above. Generation has threads of its own: nobody's long text to tokenise holds it
   // up.

@@ -1,12 +1,12 @@
-#include "server/call_output.h"
+#include "server/calls/call_output.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "server/calls/status.h"
 #include "server/metrics.h"
-#include "server/status.h"
 
 namespace sluice {
 namespace {
@@ -40,9 +40,14 @@ v1::FinishReason ReasonToProto(FinishReason reason) {
 
 }  // namespace
 
-CallOutput::CallOutput(const Generation& generation, const CallIdentity& identity, const Tokenizer* tokenizer,
-                       ReplySink* reply, Metrics* metrics)
-    : generation_(generation), identity_(identity), tokenizer_(tokenizer), reply_(reply), metrics_(metrics) {
+CallOutput::CallOutput(const Generation& generation, const v1::Started& started, int64_t arrival_ns,
+                       const Tokenizer* tokenizer, ReplySink* reply, Metrics* metrics)
+    : generation_(generation),
+      started_event_(started),
+      arrival_ns_(arrival_ns),
+      tokenizer_(tokenizer),
+      reply_(reply),
+      metrics_(metrics) {
   std::unique_ptr<Detokenizer> primed;
   if (tokenizer != nullptr) {
     primed = std::make_unique<Detokenizer>(tokenizer);
@@ -97,15 +102,10 @@ void CallOutput::Start(const SequenceOutput& output) {
   started_ = true;
   AnswerEvent event;
   v1::Started& started = *event.mutable_started();
-  started.set_request_id(identity_.request_id);
-  started.set_server_request_id(identity_.server_request_id);
-  started.set_model(identity_.model);
-  started.mutable_create_time()->set_seconds(identity_.create_time_ns / 1000000000);
-  started.mutable_create_time()->set_nanos(int32_t(identity_.create_time_ns % 1000000000));
+  started = started_event_;
   started.set_seed(generation_.sampling.seed);
   started.set_prompt_tokens(uint32_t(num_prompt_tokens_));
   started.set_cached_tokens(uint32_t(output.num_cached_tokens));
-  for (const auto& [key, value] : identity_.metadata) (*started.mutable_metadata())[key] = value;
   reply_->Send(std::move(event));
 }
 
@@ -144,7 +144,7 @@ std::string CallOutput::Push(const std::string& text, Choice* choice, int* stop_
 }
 
 void CallOutput::ObserveLatency(const Choice& choice, int num_new_tokens, int64_t now_ns) {
-  if (last_token_ns_ == 0) metrics_->ObserveTimeToFirstToken(Seconds(identity_.arrival_ns, now_ns));
+  if (last_token_ns_ == 0) metrics_->ObserveTimeToFirstToken(Seconds(arrival_ns_, now_ns));
   if (choice.last_token_ns == 0) {
     --num_new_tokens;
     if (num_new_tokens > 0) metrics_->ObserveInterTokenLatency(0, num_new_tokens);
@@ -236,7 +236,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
   finished.num_cached_tokens = num_cached_tokens_;
   finished.num_generation_tokens = num_completion_tokens_;
   finished.max_tokens = generation_.sampling.max_tokens;
-  finished.arrival_ns = identity_.arrival_ns;
+  finished.arrival_ns = arrival_ns_;
   finished.timings = timings_;
   finished.last_token_ns = last_token_ns_;
   finished.num_choices = int32_t(choices_.size());
@@ -255,7 +255,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
     if (timings_.first_token_ns != 0) {
       timings->set_prefill_ms(1e3 * Seconds(timings_.first_scheduled_ns, timings_.first_token_ns));
       timings->set_decode_ms(1e3 * Seconds(timings_.first_token_ns, last_token_ns_));
-      timings->set_ttft_ms(1e3 * Seconds(identity_.arrival_ns, timings_.first_token_ns));
+      timings->set_ttft_ms(1e3 * Seconds(arrival_ns_, timings_.first_token_ns));
     }
     reply_->Send(std::move(event));
   }

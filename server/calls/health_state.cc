@@ -1,4 +1,4 @@
-#include "server/health_state.h"
+#include "server/calls/health_state.h"
 
 #include <utility>
 #include <vector>

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "google/protobuf/struct.pb.h"
-#include "server/served_model.h"
+#include "server/calls/served_model.h"
 #include "sluice/v1/chat.pb.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -45,14 +45,10 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
 
 // The field that holds the prompt, for errors: "prompt", "prompt_ids.ids" or "messages".
 absl::string_view PromptField(const v1::CompleteRequest& request);
-absl::string_view PromptField(const v1::StreamCompleteRequest& request);
 absl::string_view PromptField(const v1::ChatRequest& request);
-absl::string_view PromptField(const v1::StreamChatRequest& request);
 
 // The prompt of a generation request, of either kind.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::CompleteRequest& request, const ServedModel& model);
-absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamCompleteRequest& request, const ServedModel& model);
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ChatRequest& request, const ServedModel& model);
-absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::StreamChatRequest& request, const ServedModel& model);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "server/struct_json.h"
+#include "server/calls/struct_json.h"
 
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/jinja/python_format.h"
-#include "server/status.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {
