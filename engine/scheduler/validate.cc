@@ -1,6 +1,5 @@
 #include "engine/scheduler/validate.h"
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -22,8 +21,8 @@ absl::Status FieldError(absl::string_view message) {
 
 absl::Status CheckToken(absl::string_view field, size_t index, int32_t token, int32_t vocab_size) {
   if (token >= 0 && token < vocab_size) return absl::OkStatus();
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, "[", index, "]: token ", token,
-                                                            " is not in the vocabulary of ", vocab_size, " tokens")),
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, "[", index, "]: found token ", token,
+                                                            ", expected one below ", vocab_size)),
                     kReasonInvalidToken);
 }
 
@@ -35,43 +34,21 @@ absl::Status CheckTokens(absl::string_view field, absl::Span<const int32_t> toke
 }
 
 // Written so that a NaN is in no range.
-absl::Status CheckRange(absl::string_view field, double value, bool in_range, absl::string_view expected) {
-  if (in_range && std::isfinite(value)) return absl::OkStatus();
-  return FieldError(absl::StrCat(field, ": is ", value, ", expected ", expected));
+absl::Status CheckRange(absl::string_view field, float value, const SamplingRange& range) {
+  const bool above = range.above_min ? value > range.min : value >= range.min;
+  if (above && value <= range.max) return absl::OkStatus();
+  return FieldError(absl::StrCat(field, ": found ", value, ", expected ", range.above_min ? "above " : "", range.min,
+                                 range.above_min ? " up to " : " to ", range.max));
+}
+
+absl::Status CheckCount(absl::string_view field, int64_t value, bool in_range, absl::string_view expected) {
+  if (in_range) return absl::OkStatus();
+  return FieldError(absl::StrCat(field, ": found ", value, ", expected ", expected));
 }
 
 absl::Status CheckNumLogprobs(absl::string_view field, std::optional<int32_t> value, int32_t vocab_size) {
   if (!value.has_value()) return absl::OkStatus();
-  return CheckRange(field, *value, *value >= 0 && *value <= vocab_size, absl::StrCat("0 to ", vocab_size));
-}
-
-absl::Status CheckSampling(const SamplingParams& s, const EngineOptions& options) {
-  SLUICE_RETURN_IF_ERROR(CheckRange("temperature", s.temperature, s.temperature >= 0, "0 or more"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("min_p", s.min_p, s.min_p >= 0 && s.min_p <= 1, "0 to 1"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("top_k", s.top_k, s.top_k >= 0, "0 (off) or more"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("top_p", s.top_p, s.top_p > 0 && s.top_p <= 1, "more than 0, at most 1"));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("repetition_penalty", s.repetition_penalty, s.repetition_penalty > 0, "more than 0"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("frequency_penalty", s.frequency_penalty, true, "a finite number"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("presence_penalty", s.presence_penalty, true, "a finite number"));
-  for (size_t i = 0; i < s.logit_bias.size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(CheckToken("logit_bias", i, s.logit_bias[i].token, options.vocab_size));
-    SLUICE_RETURN_IF_ERROR(CheckRange("logit_bias", s.logit_bias[i].bias, true, "a finite number"));
-  }
-  SLUICE_RETURN_IF_ERROR(CheckRange("max_tokens", s.max_tokens, s.max_tokens >= 1, "1 or more"));
-  SLUICE_RETURN_IF_ERROR(CheckRange("min_tokens", s.min_tokens, s.min_tokens >= 0 && s.min_tokens <= s.max_tokens,
-                                    absl::StrCat("0 to max_tokens (", s.max_tokens, ")")));
-  SLUICE_RETURN_IF_ERROR(CheckTokens("stop_token_ids", s.stop_token_ids, options.vocab_size));
-  SLUICE_RETURN_IF_ERROR(CheckNumLogprobs("logprobs", s.logprobs, options.vocab_size));
-  SLUICE_RETURN_IF_ERROR(CheckNumLogprobs("prompt_logprobs", s.prompt_logprobs, options.vocab_size));
-  if (s.min_tokens > 0) {
-    absl::flat_hash_set<int32_t> masked(s.stop_token_ids.begin(), s.stop_token_ids.end());
-    masked.insert(options.eos_token_ids.begin(), options.eos_token_ids.end());
-    if (int32_t(masked.size()) >= options.vocab_size) {
-      return FieldError("stop_token_ids: with min_tokens they leave no token to draw");
-    }
-  }
-  return absl::OkStatus();
+  return CheckCount(field, *value, *value >= 0 && *value <= vocab_size, absl::StrCat("0 to ", vocab_size));
 }
 
 }  // namespace
@@ -110,32 +87,57 @@ absl::Status ValidateEngineOptions(const EngineOptions& o) {
   return CheckTokens("eos_token_ids", o.eos_token_ids, o.vocab_size);
 }
 
+absl::Status ValidateSampling(const SamplingParams& s, const EngineOptions& options, const SamplingRanges& ranges) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("temperature", s.temperature, ranges.temperature));
+  SLUICE_RETURN_IF_ERROR(CheckRange("top_p", s.top_p, {.min = 0, .max = 1, .above_min = true}));
+  SLUICE_RETURN_IF_ERROR(CheckRange("min_p", s.min_p, {.min = 0, .max = 1}));
+  SLUICE_RETURN_IF_ERROR(CheckRange("repetition_penalty", s.repetition_penalty, ranges.repetition_penalty));
+  SLUICE_RETURN_IF_ERROR(CheckRange("presence_penalty", s.presence_penalty, ranges.presence_penalty));
+  SLUICE_RETURN_IF_ERROR(CheckRange("frequency_penalty", s.frequency_penalty, ranges.frequency_penalty));
+  SLUICE_RETURN_IF_ERROR(CheckCount("top_k", s.top_k, s.top_k >= 0, "0 (off) or more"));
+  SLUICE_RETURN_IF_ERROR(CheckCount("max_tokens", s.max_tokens, s.max_tokens >= 1, "1 or more"));
+  SLUICE_RETURN_IF_ERROR(CheckCount("min_tokens", s.min_tokens, s.min_tokens >= 0, "0 or more"));
+  SLUICE_RETURN_IF_ERROR(CheckCount("min_tokens", s.min_tokens, s.min_tokens <= s.max_tokens,
+                                    absl::StrCat("at most max_tokens (", s.max_tokens, ")")));
+  SLUICE_RETURN_IF_ERROR(CheckTokens("stop_token_ids", s.stop_token_ids, options.vocab_size));
+  if (s.min_tokens > 0) {
+    absl::flat_hash_set<int32_t> masked(s.stop_token_ids.begin(), s.stop_token_ids.end());
+    masked.insert(options.eos_token_ids.begin(), options.eos_token_ids.end());
+    if (int32_t(masked.size()) >= options.vocab_size) {
+      return FieldError(absl::StrCat("stop_token_ids: found ", s.stop_token_ids.size(),
+                                     " ids which with min_tokens leave no token to draw, expected fewer"));
+    }
+  }
+  for (size_t i = 0; i < s.logit_bias.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(CheckToken("logit_bias", i, s.logit_bias[i].token, options.vocab_size));
+    SLUICE_RETURN_IF_ERROR(CheckRange(absl::StrCat("logit_bias[", i, "]"), s.logit_bias[i].bias, ranges.logit_bias));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckNumLogprobs("logprobs", s.logprobs, options.vocab_size));
+  return CheckNumLogprobs("prompt_logprobs", s.prompt_logprobs, options.vocab_size);
+}
+
+absl::Status ValidateLength(int64_t num_prompt_tokens, int64_t max_tokens, const EngineOptions& options) {
+  const auto check = [&](int64_t most, absl::string_view of_what, absl::string_view reason) {
+    if (num_prompt_tokens + max_tokens <= most) return absl::OkStatus();
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "max_tokens: found a prompt of ", num_prompt_tokens,
+                          num_prompt_tokens == 1 ? " token" : " tokens", " and max_tokens ", max_tokens,
+                          ", expected together at most ", most, " tokens", of_what)),
+                      reason);
+  };
+  SLUICE_RETURN_IF_ERROR(check(options.max_model_len, "", kReasonContextLengthExceeded));
+  // The K and V of the last token are never needed.
+  return check(int64_t{LongestSequence(options)} + 1, ", what the KV cache has room for", kReasonKvCapacityExceeded);
+}
+
 absl::Status ValidateRequest(const Request& request, const EngineOptions& options) {
   if (request.adapter != 0) {
     return FieldError(absl::StrCat("adapter: found ", request.adapter, ", expected 0: no adapters are loaded"));
   }
   if (request.prompt_tokens.empty()) return FieldError("prompt_tokens: is empty, expected at least one token");
   SLUICE_RETURN_IF_ERROR(CheckTokens("prompt_tokens", request.prompt_tokens, options.vocab_size));
-  SLUICE_RETURN_IF_ERROR(CheckSampling(request.sampling, options));
-
-  const int64_t num_prompt = int64_t(request.prompt_tokens.size());
-  const int64_t num_tokens = num_prompt + request.sampling.max_tokens;
-  if (num_tokens > options.max_model_len) {
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          "max_tokens: ", num_prompt, " prompt tokens and ", request.sampling.max_tokens,
-                          " to generate are ", num_tokens, ", but the context holds ", options.max_model_len)),
-                      kReasonContextLengthExceeded);
-  }
-  // The K and V of the last token are never needed.
-  const int64_t num_blocks = PeakBlocks(num_tokens - 1, options);
-  if (num_blocks > options.num_blocks) {
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            "max_tokens: ", num_prompt, " prompt tokens and ", request.sampling.max_tokens, " to generate need ",
-            num_blocks, " KV blocks of ", options.block_size, " tokens, but there are ", options.num_blocks)),
-        kReasonKvCapacityExceeded);
-  }
-  return absl::OkStatus();
+  SLUICE_RETURN_IF_ERROR(ValidateSampling(request.sampling, options));
+  return ValidateLength(int64_t(request.prompt_tokens.size()), request.sampling.max_tokens, options);
 }
 
 }  // namespace sluice

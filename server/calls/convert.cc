@@ -1,43 +1,27 @@
 #include "server/calls/convert.h"
 
 #include <algorithm>
-#include <cmath>
 #include <random>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "engine/scheduler/kv_blocks.h"
+#include "engine/scheduler/validate.h"
 #include "server/calls/status.h"
 
 namespace sluice {
 namespace {
 
-// A float field within [min, max], or (min, max] if `open`.
-absl::Status CheckFloat(absl::string_view name, float value, float min, float max, bool open = false) {
-  const bool above = open ? value > min : value >= min;
-  if (std::isfinite(value) && above && value <= max) return absl::OkStatus();
-  return InvalidField(absl::StrCat("options.", name), absl::StrCat("found ", value, ", expected ", open ? "above " : "",
-                                                                   min, open ? " up to " : " to ", max));
-}
-
-absl::Status CheckFloats(const v1::GenerateOptions& options) {
-  constexpr float kMax = 1e6f;
-  if (options.has_temperature()) SLUICE_RETURN_IF_ERROR(CheckFloat("temperature", options.temperature(), 0, 2));
-  if (options.has_top_p()) SLUICE_RETURN_IF_ERROR(CheckFloat("top_p", options.top_p(), 0, 1, true));
-  if (options.has_min_p()) SLUICE_RETURN_IF_ERROR(CheckFloat("min_p", options.min_p(), 0, 1));
-  if (options.has_repetition_penalty()) {
-    SLUICE_RETURN_IF_ERROR(CheckFloat("repetition_penalty", options.repetition_penalty(), 1 / kMax, kMax));
-  }
-  if (options.has_presence_penalty()) {
-    SLUICE_RETURN_IF_ERROR(CheckFloat("presence_penalty", options.presence_penalty(), -2, 2));
-  }
-  if (options.has_frequency_penalty()) {
-    SLUICE_RETURN_IF_ERROR(CheckFloat("frequency_penalty", options.frequency_penalty(), -2, 2));
-  }
-  return absl::OkStatus();
-}
+// Of what a request may set; a model's own defaults may go further.
+constexpr SamplingRanges kRequestRanges = {.temperature = {.min = 0, .max = 2},
+                                           .repetition_penalty = {.min = 1e-6f, .max = 1e6f},
+                                           .frequency_penalty = {.min = -2, .max = 2},
+                                           .presence_penalty = {.min = -2, .max = 2},
+                                           .logit_bias = {.min = -100, .max = 100}};
 
 absl::Status CheckUnimplemented(const v1::GenerateOptions& options) {
   if (options.echo()) return UnimplementedField("options.echo");
@@ -56,17 +40,6 @@ absl::Status CheckUnimplemented(const v1::GenerateOptions& options) {
       return UnimplementedField("options.choices");
   }
   return absl::OkStatus();
-}
-
-// Below min_tokens neither end nor stop tokens are drawn: something else must be left.
-absl::Status CheckMask(const v1::GenerateOptions& options, const EngineOptions& engine) {
-  if (options.min_tokens() == 0) return absl::OkStatus();
-  absl::flat_hash_set<int32_t> masked(engine.eos_token_ids.begin(), engine.eos_token_ids.end());
-  masked.insert(options.stop_token_ids().begin(), options.stop_token_ids().end());
-  if (int32_t(masked.size()) < engine.vocab_size) return absl::OkStatus();
-  return InvalidField("options.stop_token_ids",
-                      absl::StrCat("found ", options.stop_token_ids_size(),
-                                   " ids which with min_tokens leave no token to draw, expected fewer"));
 }
 
 absl::Status CheckStops(const v1::GenerateOptions& options, const ServedModel& model) {
@@ -88,10 +61,7 @@ absl::Status CheckStops(const v1::GenerateOptions& options, const ServedModel& m
     return InvalidField("options.stop_token_ids", absl::StrCat("found ", options.stop_token_ids_size(),
                                                                " ids, expected at most ", kMaxStopTokenIds));
   }
-  const EngineOptions& engine = model.host().engine;
-  SLUICE_RETURN_IF_ERROR(
-      ConvertTokenIds("options.stop_token_ids", options.stop_token_ids(), engine.vocab_size).status());
-  return CheckMask(options, engine);
+  return ConvertTokenIds("options.stop_token_ids", options.stop_token_ids(), model.host().engine.vocab_size).status();
 }
 
 absl::Status CheckLogitBias(const v1::GenerateOptions& options, int32_t vocab_size) {
@@ -100,14 +70,9 @@ absl::Status CheckLogitBias(const v1::GenerateOptions& options, int32_t vocab_si
                                                            " entries, expected at most ", kMaxLogitBias));
   }
   for (const auto& [token, bias] : options.logit_bias()) {
-    const std::string field = absl::StrCat("options.logit_bias[", token, "]");
-    if (token >= uint32_t(vocab_size)) {
-      return InvalidField(field, absl::StrCat("found token ", token, ", expected one below ", vocab_size),
-                          kReasonInvalidToken);
-    }
-    if (!(bias >= -100 && bias <= 100)) {
-      return InvalidField(field, absl::StrCat("found ", bias, ", expected -100 to 100"));
-    }
+    if (token < uint32_t(vocab_size)) continue;
+    return InvalidField(absl::StrCat("options.logit_bias[", token, "]"),
+                        absl::StrCat("found token ", token, ", expected one below ", vocab_size), kReasonInvalidToken);
   }
   return absl::OkStatus();
 }
@@ -121,10 +86,6 @@ absl::Status CheckLogprobs(absl::string_view name, int32_t found, const ServedMo
                                                                    limit == -1 ? ", or -1" : " (--max-logprobs)"));
 }
 
-float Temperature(const v1::GenerateOptions& options, const v1::SamplingDefaults& defaults) {
-  return options.has_temperature() ? options.temperature() : defaults.temperature();
-}
-
 uint64_t RandomSeed() {
   std::random_device device;
   return uint64_t(device()) << 32 | device();
@@ -135,50 +96,61 @@ std::optional<int32_t> NumLogprobs(bool has, int32_t value, int32_t vocab_size) 
   return value == -1 ? vocab_size : value;
 }
 
-std::string FoundPrompt(int64_t tokens) {
-  return absl::StrCat("found a prompt of ", tokens, tokens == 1 ? " token" : " tokens");
-}
-
-absl::Status ContextExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
-                             int64_t limit) {
-  ErrorMetadata metadata = {{"prompt_tokens", absl::StrCat(prompt_tokens)}, {"max_model_len", absl::StrCat(limit)}};
-  std::string found = FoundPrompt(prompt_tokens);
-  if (max_tokens.has_value()) {
-    metadata.push_back({"max_tokens", absl::StrCat(*max_tokens)});
-    absl::StrAppend(&found, " and max_tokens ", *max_tokens);
+// What a request says of sampling, checked for its form only; what it does not say stays as `sampling` has it.
+SamplingParams ConvertSampling(const v1::GenerateOptions& options, SamplingParams sampling, int32_t vocab_size) {
+  if (options.has_temperature()) sampling.temperature = options.temperature();
+  if (options.has_top_p()) sampling.top_p = options.top_p();
+  if (options.has_top_k()) sampling.top_k = std::max(0, options.top_k());
+  if (options.has_min_p()) sampling.min_p = options.min_p();
+  if (options.has_repetition_penalty()) sampling.repetition_penalty = options.repetition_penalty();
+  if (options.has_max_tokens()) sampling.max_tokens = int32_t(options.max_tokens());
+  sampling.min_tokens = int32_t(std::min<uint32_t>(options.min_tokens(), INT32_MAX));
+  sampling.presence_penalty = options.presence_penalty();
+  sampling.frequency_penalty = options.frequency_penalty();
+  sampling.seed = options.seed();
+  sampling.ignore_eos = options.ignore_eos();
+  sampling.stop_token_ids.assign(options.stop_token_ids().begin(), options.stop_token_ids().end());
+  for (const auto& [token, bias] : options.logit_bias()) {
+    sampling.logit_bias.push_back({.token = int32_t(token), .bias = bias});
   }
-  absl::StrAppend(&found, ", expected ", max_tokens.has_value() ? "together at most " : "fewer than ", limit,
-                  " tokens");
-  return InvalidField(max_tokens.has_value() ? "options.max_tokens" : prompt_field, found,
-                      kReasonContextLengthExceeded, metadata);
+  const auto by_token = [](const LogitBias& a, const LogitBias& b) { return a.token < b.token; };
+  std::sort(sampling.logit_bias.begin(), sampling.logit_bias.end(), by_token);
+  sampling.logprobs = NumLogprobs(options.has_logprobs(), options.logprobs(), vocab_size);
+  sampling.prompt_logprobs = NumLogprobs(options.has_prompt_logprobs(), options.prompt_logprobs(), vocab_size);
+  return sampling;
 }
 
-// The whole KV pool is smaller than the context: it holds the keys and values of `longest` tokens.
-absl::Status PoolExceeded(absl::string_view prompt_field, int64_t prompt_tokens, std::optional<int64_t> max_tokens,
-                          int64_t longest) {
-  std::string found = FoundPrompt(prompt_tokens);
-  if (!max_tokens.has_value()) {
-    absl::StrAppend(&found, ", expected at most ", longest, ", what the KV cache holds");
-    return InvalidField(prompt_field, found, kReasonKvCapacityExceeded);
+// What the engine says of `sampling`, in the request's terms.
+absl::Status OfRequest(const absl::Status& status, const SamplingParams& sampling, const ErrorMetadata& metadata = {}) {
+  if (status.ok()) return status;
+  std::pair<absl::string_view, absl::string_view> said = absl::StrSplit(status.message(), absl::MaxSplits(": ", 1));
+  std::string field = absl::StrCat("options.", said.first);
+  // The engine counts biases, a request names them by their tokens.
+  size_t index = 0;
+  if (absl::ConsumePrefix(&said.first, "logit_bias[") && absl::SimpleAtoi(absl::StripSuffix(said.first, "]"), &index)) {
+    field = absl::StrCat("options.logit_bias[", sampling.logit_bias[index].token, "]");
   }
-  // Those of the last token are never needed.
-  absl::StrAppend(&found, " and max_tokens ", *max_tokens, ", expected together at most ", longest + 1,
-                  " tokens, what the KV cache has room for");
-  return InvalidField("options.max_tokens", found, kReasonKvCapacityExceeded);
+  return InvalidField(field, said.second, ReasonOf(status), metadata);
 }
 
-absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateOptions& options, int64_t prompt_tokens,
-                                         absl::string_view prompt_field, const EngineOptions& engine) {
-  const int64_t context = engine.max_model_len;
+// Room for one token at least, and how many there are without max_tokens: what is left of the context, less where the
+// whole KV pool is smaller than the context.
+absl::StatusOr<int32_t> RoomForTokens(int64_t prompt_tokens, absl::string_view prompt_field,
+                                      const EngineOptions& engine) {
+  const std::string found =
+      absl::StrCat("found a prompt of ", prompt_tokens, prompt_tokens == 1 ? " token" : " tokens");
+  if (prompt_tokens >= engine.max_model_len) {
+    return InvalidField(prompt_field, absl::StrCat(found, ", expected fewer than ", engine.max_model_len, " tokens"),
+                        kReasonContextLengthExceeded,
+                        {{"prompt_tokens", absl::StrCat(prompt_tokens)},
+                         {"max_model_len", absl::StrCat(engine.max_model_len)}});
+  }
   const int64_t longest = LongestSequence(engine);
-  if (prompt_tokens >= context) return ContextExceeded(prompt_field, prompt_tokens, std::nullopt, context);
-  if (prompt_tokens > longest) return PoolExceeded(prompt_field, prompt_tokens, std::nullopt, longest);
-  // What is left; less than that where the whole KV pool is smaller than the context.
-  if (!options.has_max_tokens()) return int32_t(std::max<int64_t>(1, longest - prompt_tokens));
-  const int64_t max_tokens = options.max_tokens();
-  if (prompt_tokens + max_tokens > context) return ContextExceeded(prompt_field, prompt_tokens, max_tokens, context);
-  if (prompt_tokens + max_tokens > longest + 1) return PoolExceeded(prompt_field, prompt_tokens, max_tokens, longest);
-  return int32_t(max_tokens);
+  if (prompt_tokens > longest) {
+    return InvalidField(prompt_field, absl::StrCat(found, ", expected at most ", longest, ", what the KV cache holds"),
+                        kReasonKvCapacityExceeded);
+  }
+  return int32_t(std::max<int64_t>(1, longest - prompt_tokens));
 }
 
 }  // namespace
@@ -235,7 +207,6 @@ v1::SamplingDefaults ResolvedDefaults(const GenerationDefaults& defaults) {
 
 absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel& model) {
   SLUICE_RETURN_IF_ERROR(CheckUnimplemented(options));
-  SLUICE_RETURN_IF_ERROR(CheckFloats(options));
   if (options.has_top_k() && options.top_k() < -1) {
     return InvalidField("options.top_k", absl::StrCat("found ", options.top_k(), ", expected -1 or more"));
   }
@@ -243,15 +214,11 @@ absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel&
     return InvalidField("options.max_tokens",
                         absl::StrCat("found ", options.max_tokens(), ", expected 1 to ", 1 << 30));
   }
-  if (options.has_max_tokens() && options.min_tokens() > options.max_tokens()) {
-    return InvalidField(
-        "options.min_tokens",
-        absl::StrCat("found ", options.min_tokens(), ", expected at most max_tokens (", options.max_tokens(), ")"));
-  }
   if (options.has_n() && (options.n() < 1 || options.n() > uint32_t(kMaxChoices))) {
     return InvalidField("options.n", absl::StrCat("found ", options.n(), ", expected 1 to ", kMaxChoices));
   }
-  if (options.n() > 1 && Temperature(options, ResolvedDefaults(model.host().defaults)) == 0) {
+  const float default_temperature = ResolvedDefaults(model.host().defaults).temperature();
+  if (options.n() > 1 && (options.has_temperature() ? options.temperature() : default_temperature) == 0) {
     return InvalidField("options.n", absl::StrCat("found ", options.n(),
                                                   " with temperature 0, expected 1: all choices would "
                                                   "be the same"));
@@ -262,41 +229,42 @@ absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel&
   if (options.has_prompt_logprobs()) {
     SLUICE_RETURN_IF_ERROR(CheckLogprobs("prompt_logprobs", options.prompt_logprobs(), model));
   }
-  return absl::OkStatus();
+  const EngineOptions& engine = model.host().engine;
+  SamplingParams unset;
+  unset.max_tokens = INT32_MAX;
+  const SamplingParams said = ConvertSampling(options, std::move(unset), engine.vocab_size);
+  return OfRequest(ValidateSampling(said, engine, kRequestRanges), said);
 }
 
 absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options, std::vector<int32_t> prompt_tokens,
                                              absl::string_view prompt_field, const ServedModel& model) {
   const EngineOptions& engine = model.host().engine;
   if (prompt_tokens.empty()) return InvalidField(prompt_field, "found no tokens, expected at least one");
+  SLUICE_ASSIGN_OR_RETURN(const int32_t room, RoomForTokens(int64_t(prompt_tokens.size()), prompt_field, engine));
+  const v1::SamplingDefaults defaults = ResolvedDefaults(model.host().defaults);
+  SamplingParams unset;
+  unset.temperature = defaults.temperature();
+  unset.top_p = defaults.top_p();
+  unset.top_k = std::max(0, defaults.top_k());
+  unset.min_p = defaults.min_p();
+  unset.repetition_penalty = defaults.repetition_penalty();
+  unset.max_tokens = room;
   Generation generation;
   SamplingParams& sampling = generation.sampling;
-  SLUICE_ASSIGN_OR_RETURN(sampling.max_tokens,
-                          ResolveMaxTokens(options, int64_t(prompt_tokens.size()), prompt_field, engine));
-  if (int64_t{options.min_tokens()} > sampling.max_tokens) {
+  sampling = ConvertSampling(options, std::move(unset), engine.vocab_size);
+  if (!options.has_seed()) sampling.seed = RandomSeed();
+  const absl::Status fits = ValidateLength(int64_t(prompt_tokens.size()), sampling.max_tokens, engine);
+  ErrorMetadata numbers;
+  if (ReasonOf(fits) == kReasonContextLengthExceeded) {
+    numbers = {{"prompt_tokens", absl::StrCat(prompt_tokens.size())},
+               {"max_model_len", absl::StrCat(engine.max_model_len)},
+               {"max_tokens", absl::StrCat(sampling.max_tokens)}};
+  }
+  SLUICE_RETURN_IF_ERROR(OfRequest(fits, sampling, numbers));
+  if (sampling.min_tokens > sampling.max_tokens) {
     return InvalidField("options.min_tokens", absl::StrCat("found ", options.min_tokens(), ", expected at most ",
                                                            sampling.max_tokens, ", what the context has left"));
   }
-  const v1::SamplingDefaults defaults = ResolvedDefaults(model.host().defaults);
-  sampling.min_tokens = int32_t(options.min_tokens());
-  sampling.temperature = Temperature(options, defaults);
-  sampling.top_p = options.has_top_p() ? options.top_p() : defaults.top_p();
-  sampling.top_k = std::max(0, options.has_top_k() ? options.top_k() : defaults.top_k());
-  sampling.min_p = options.has_min_p() ? options.min_p() : defaults.min_p();
-  sampling.repetition_penalty =
-      options.has_repetition_penalty() ? options.repetition_penalty() : defaults.repetition_penalty();
-  sampling.presence_penalty = options.presence_penalty();
-  sampling.frequency_penalty = options.frequency_penalty();
-  sampling.seed = options.has_seed() ? options.seed() : RandomSeed();
-  sampling.ignore_eos = options.ignore_eos();
-  sampling.stop_token_ids.assign(options.stop_token_ids().begin(), options.stop_token_ids().end());
-  for (const auto& [token, bias] : options.logit_bias()) {
-    sampling.logit_bias.push_back({.token = int32_t(token), .bias = bias});
-  }
-  const auto by_token = [](const LogitBias& a, const LogitBias& b) { return a.token < b.token; };
-  std::sort(sampling.logit_bias.begin(), sampling.logit_bias.end(), by_token);
-  sampling.logprobs = NumLogprobs(options.has_logprobs(), options.logprobs(), engine.vocab_size);
-  sampling.prompt_logprobs = NumLogprobs(options.has_prompt_logprobs(), options.prompt_logprobs(), engine.vocab_size);
 
   generation.num_choices = options.has_n() ? int32_t(options.n()) : 1;
   generation.stops.assign(options.stop().begin(), options.stop().end());

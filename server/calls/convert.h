@@ -30,7 +30,8 @@ absl::Status CheckEnvelope(const Request& request);
 absl::StatusOr<Generation> ConvertGeneration(const v1::GenerateOptions& options, std::vector<int32_t> prompt_tokens,
                                              absl::string_view prompt_field, const ServedModel& model);
 
-// The checks of `options` that need no prompt, so that a bad field is told before a long text is tokenised.
+// The checks of `options` that need no prompt, so that a bad field is told before a long text is tokenised. Here it is
+// seen that they have the form of a request and can be converted; which values make sense, ValidateSampling says.
 absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel& model);
 
 // What unset sampling fields become for this model.

@@ -88,6 +88,34 @@ TEST_F(ErrorsTest, EveryOptionOutOfRangeIsNamed) {
   EXPECT_TRUE(Complete(Prompt("abc")).ok());
 }
 
+TEST_F(ErrorsTest, WhatWasFoundAndWhatWasExpectedIsSaid) {
+  const auto sentence = [this](const std::function<void(v1::GenerateOptions*)>& change) {
+    v1::CompleteRequest request = Prompt("abc", 8);
+    change(request.mutable_options());
+    return Complete(request).error_message();
+  };
+  EXPECT_EQ(sentence([](auto* o) { o->set_temperature(3); }), "options.temperature: found 3, expected 0 to 2");
+  EXPECT_EQ(sentence([](auto* o) { o->set_top_p(0); }), "options.top_p: found 0, expected above 0 up to 1");
+  EXPECT_EQ(sentence([](auto* o) { o->set_repetition_penalty(0); }),
+            "options.repetition_penalty: found 0, expected 1e-06 to 1e+06");
+  EXPECT_EQ(sentence([](auto* o) { o->set_frequency_penalty(-2.5f); }),
+            "options.frequency_penalty: found -2.5, expected -2 to 2");
+  EXPECT_EQ(sentence([](auto* o) {
+              (*o->mutable_logit_bias())[5] = 1;
+              (*o->mutable_logit_bias())[7] = 101;
+            }),
+            "options.logit_bias[7]: found 101, expected -100 to 100");
+  EXPECT_EQ(sentence([](auto* o) { o->set_min_tokens(9); }),
+            "options.min_tokens: found 9, expected at most max_tokens (8)");
+  EXPECT_EQ(sentence([](auto* o) {
+              o->clear_max_tokens();
+              o->set_min_tokens(253);
+            }),
+            "options.min_tokens: found 253, expected at most 252, what the context has left");
+  EXPECT_EQ(sentence([](auto* o) { o->set_max_tokens(253); }),
+            "options.max_tokens: found a prompt of 4 tokens and max_tokens 253, expected together at most 256 tokens");
+}
+
 TEST_F(ErrorsTest, WhatIsNotBuiltIsNamed) {
   ExpectUnimplemented("options.echo", [](auto* r) { r->mutable_options()->set_echo(true); });
   ExpectUnimplemented("options.json_object", [](auto* r) { r->mutable_options()->set_json_object(true); });
