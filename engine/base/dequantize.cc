@@ -3,8 +3,10 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/base/by_tensor_type.h"
 #include "engine/base/check.h"
 #include "engine/base/float16.h"
+#include "engine/base/tensor_format.h"
 
 namespace sluice {
 namespace {
@@ -25,15 +27,32 @@ uint32_t LoadU32(const uint8_t* p) {
 
 float LoadF16(const uint8_t* p) { return F16ToFloat(LoadU16(p)); }
 
-void F32(const uint8_t* b, float* out) { std::memcpy(out, b, sizeof(float)); }
-void F16(const uint8_t* b, float* out) { *out = LoadF16(b); }
-void Bf16(const uint8_t* b, float* out) { *out = Bf16ToFloat(LoadU16(b)); }
-void F8(const uint8_t* b, float* out) { *out = F8E4M3ToFloat(*b); }
+// A stored block -> its values. A type that is a weight has one.
+template <TensorType type>
+void DecodeBlock(const uint8_t* b, float* out) = delete;
+
+template <>
+void DecodeBlock<TensorType::kF32>(const uint8_t* b, float* out) {
+  std::memcpy(out, b, sizeof(float));
+}
+template <>
+void DecodeBlock<TensorType::kF16>(const uint8_t* b, float* out) {
+  *out = LoadF16(b);
+}
+template <>
+void DecodeBlock<TensorType::kBF16>(const uint8_t* b, float* out) {
+  *out = Bf16ToFloat(LoadU16(b));
+}
+template <>
+void DecodeBlock<TensorType::kF8E4M3>(const uint8_t* b, float* out) {
+  *out = F8E4M3ToFloat(*b);
+}
 
 // Blocks of 32: byte j of the nibbles holds element j (low half) and element j + 16 (high half).
 
 // d, nibbles[16]
-void Q4_0(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ4_0>(const uint8_t* b, float* out) {
   const float d = LoadF16(b);
   for (int j = 0; j < 16; ++j) {
     out[j] = float((b[2 + j] & 15) - 8) * d;
@@ -42,7 +61,8 @@ void Q4_0(const uint8_t* b, float* out) {
 }
 
 // d, m, nibbles[16]
-void Q4_1(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ4_1>(const uint8_t* b, float* out) {
   const float d = LoadF16(b), m = LoadF16(b + 2);
   for (int j = 0; j < 16; ++j) {
     out[j] = float(b[4 + j] & 15) * d + m;
@@ -51,7 +71,8 @@ void Q4_1(const uint8_t* b, float* out) {
 }
 
 // d, fifth bits (bit j: element j), nibbles[16]
-void Q5_0(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ5_0>(const uint8_t* b, float* out) {
   const float d = LoadF16(b);
   const uint32_t high = LoadU32(b + 2);
   for (int j = 0; j < 16; ++j) {
@@ -61,7 +82,8 @@ void Q5_0(const uint8_t* b, float* out) {
 }
 
 // d, m, fifth bits, nibbles[16]
-void Q5_1(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ5_1>(const uint8_t* b, float* out) {
   const float d = LoadF16(b), m = LoadF16(b + 2);
   const uint32_t high = LoadU32(b + 4);
   for (int j = 0; j < 16; ++j) {
@@ -71,13 +93,15 @@ void Q5_1(const uint8_t* b, float* out) {
 }
 
 // d, int8[32]
-void Q8_0(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ8_0>(const uint8_t* b, float* out) {
   const float d = LoadF16(b);
   for (int j = 0; j < 32; ++j) out[j] = float(int8_t(b[2 + j])) * d;
 }
 
 // exponent, nibbles[16]. 2^(e-128) is a subnormal for e < 2; the byte 255 (NaN in OCP MX) is an ordinary scale to GGUF.
-void Mxfp4(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kMXFP4>(const uint8_t* b, float* out) {
   static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   const float d = std::bit_cast<float>(b[0] < 2 ? 0x00200000u << b[0] : uint32_t(b[0] - 1) << 23);
   for (int j = 0; j < 16; ++j) {
@@ -90,7 +114,8 @@ void Mxfp4(const uint8_t* b, float* out) {
 
 // scales[16] (low nibble: scale, high: min), 2-bit q[64], d, dmin. Half of 128: 32 bytes hold four planes of 32
 // elements.
-void Q2_K(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ2_K>(const uint8_t* b, float* out) {
   const uint8_t* scales = b;
   const float d = LoadF16(b + 80), dmin = LoadF16(b + 82);
   for (int half = 0; half < 2; ++half) {
@@ -104,7 +129,8 @@ void Q2_K(const uint8_t* b, float* out) {
 }
 
 // high[32], 2-bit q[64] as in Q2_K, 6-bit scales[12], d. Bit (4 half + plane) of high[l] clear means minus 4.
-void Q3_K(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ3_K>(const uint8_t* b, float* out) {
   const uint8_t* high = b;
   const uint8_t* scales = b + 96;
   const float d = LoadF16(b + 108);
@@ -133,7 +159,8 @@ ScaleMin UnpackScaleMin(const uint8_t* s, int j) {
 }
 
 // d, dmin, scales[12], nibbles[128]: per 32 bytes, first 32 low halves (sub-block 2g), then 32 high halves (2g + 1).
-void Q4_K(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ4_K>(const uint8_t* b, float* out) {
   const float d = LoadF16(b), dmin = LoadF16(b + 2);
   for (int sub = 0; sub < 8; ++sub) {
     const ScaleMin s = UnpackScaleMin(b + 4, sub);
@@ -144,7 +171,8 @@ void Q4_K(const uint8_t* b, float* out) {
 }
 
 // d, dmin, scales[12], high[32] (bit sub of high[l]: fifth bit), nibbles[128] as in Q4_K.
-void Q5_K(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ5_K>(const uint8_t* b, float* out) {
   const float d = LoadF16(b), dmin = LoadF16(b + 2);
   const uint8_t* high = b + 16;
   for (int sub = 0; sub < 8; ++sub) {
@@ -159,7 +187,8 @@ void Q5_K(const uint8_t* b, float* out) {
 
 // low[128], high[64], int8 scales[16], d. Half of 128: plane t has the low (t < 2) or high nibbles of low[32 (t %
 // 2)...] and bits 2t, 2t + 1 of high.
-void Q6_K(const uint8_t* b, float* out) {
+template <>
+void DecodeBlock<TensorType::kQ6_K>(const uint8_t* b, float* out) {
   const float d = LoadF16(b + 208);
   for (int half = 0; half < 2; ++half) {
     const uint8_t* high = b + 128 + 32 * half;
@@ -174,77 +203,27 @@ void Q6_K(const uint8_t* b, float* out) {
   }
 }
 
-using BlockDecoder = void (*)(const uint8_t* block, float* out);
+using RowDecoder = void (*)(const uint8_t* src, int64_t blocks, float* out);
 
-template <BlockDecoder decode>
-void ForEachBlock(const uint8_t* src, int64_t blocks, const TensorTypeInfo& info, float* out) {
-  for (int64_t i = 0; i < blocks; ++i) decode(src + i * info.block_bytes, out + i * info.block_elems);
+template <TensorType type>
+void DecodeBlocks(const uint8_t* src, int64_t blocks, float* out) {
+  constexpr TensorTypeInfo kInfo = FormatOf(type).stored;
+  for (int64_t i = 0; i < blocks; ++i) DecodeBlock<type>(src + i * kInfo.block_bytes, out + i * kInfo.block_elems);
 }
 
-using RowDecoder = void (*)(const uint8_t* src, int64_t blocks, const TensorTypeInfo& info, float* out);
-
-RowDecoder FindRowDecoder(TensorType type) {
-  switch (type) {
-    case TensorType::kF32:
-      return ForEachBlock<F32>;
-    case TensorType::kF16:
-      return ForEachBlock<F16>;
-    case TensorType::kBF16:
-      return ForEachBlock<Bf16>;
-    case TensorType::kF8E4M3:
-      return ForEachBlock<F8>;
-    case TensorType::kQ4_0:
-      return ForEachBlock<Q4_0>;
-    case TensorType::kQ4_1:
-      return ForEachBlock<Q4_1>;
-    case TensorType::kQ5_0:
-      return ForEachBlock<Q5_0>;
-    case TensorType::kQ5_1:
-      return ForEachBlock<Q5_1>;
-    case TensorType::kQ8_0:
-      return ForEachBlock<Q8_0>;
-    case TensorType::kQ2_K:
-      return ForEachBlock<Q2_K>;
-    case TensorType::kQ3_K:
-      return ForEachBlock<Q3_K>;
-    case TensorType::kQ4_K:
-      return ForEachBlock<Q4_K>;
-    case TensorType::kQ5_K:
-      return ForEachBlock<Q5_K>;
-    case TensorType::kQ6_K:
-      return ForEachBlock<Q6_K>;
-    case TensorType::kMXFP4:
-      return ForEachBlock<Mxfp4>;
-    case TensorType::kF64:
-    case TensorType::kI8:
-    case TensorType::kI16:
-    case TensorType::kI32:
-    case TensorType::kI64:
-    case TensorType::kU8:
-    case TensorType::kBool:
-    case TensorType::kF8E5M2:
-    case TensorType::kF8E8M0:
-    case TensorType::kU16:
-    case TensorType::kU32:
-    case TensorType::kU64:
-    case TensorType::kC64:
-    case TensorType::kF4E2M1:
-    case TensorType::kF6E2M3:
-    case TensorType::kF6E3M2:
-      return nullptr;
-  }
+constexpr auto kRowDecoders = MakeByTensorType<RowDecoder>([]<TensorType type>() -> RowDecoder {
+  if constexpr (FormatOf(type).is_weight) return DecodeBlocks<type>;
   return nullptr;
-}
+});
 
 }  // namespace
 
-bool CanDequantize(TensorType type) { return FindRowDecoder(type) != nullptr; }
+bool CanDequantize(TensorType type) { return FormatOf(type).is_weight; }
 
 void DequantizeRow(TensorType type, const uint8_t* src, int64_t elems, float* out) {
-  const RowDecoder decode = FindRowDecoder(type);
   const TensorTypeInfo& info = GetTensorTypeInfo(type);
-  SLUICE_CHECK(decode != nullptr && elems >= 0 && elems % info.block_elems == 0);
-  decode(src, elems / info.block_elems, info, out);
+  SLUICE_CHECK(CanDequantize(type) && elems >= 0 && elems % info.block_elems == 0);
+  kRowDecoders[type](src, elems / info.block_elems, out);
 }
 
 }  // namespace sluice

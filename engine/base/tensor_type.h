@@ -1,4 +1,4 @@
-// How tensor elements are stored: plain numbers or GGUF's block-quantised types (decoded in dequantize.cc).
+// How tensor elements are stored: plain numbers or GGUF's block-quantised types. tensor_format.h has a row for each.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,9 @@ enum class TensorType : uint8_t {
   kQ5_K,
   kQ6_K,   // super-blocks of 256
   kMXFP4,  // blocks of 32, GGUF element order
+  kEnd,    // no type
 };
+inline constexpr int kNumTensorTypes = static_cast<int>(TensorType::kEnd);
 
 // A row is a whole number of blocks of `block_elems` elements, `block_bytes` bytes each; types of whole bytes have 1
 // element per block.

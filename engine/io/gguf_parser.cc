@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/tensor_format.h"
 #include "engine/io/gguf.h"
 
 namespace sluice {
@@ -30,18 +33,6 @@ constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorInfoBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr char kAlignmentKey[] = "general.alignment";
 
-struct TensorTypeId {
-  uint32_t id;
-  TensorType type;
-};
-constexpr TensorTypeId kTensorTypes[] = {
-    {0, TensorType::kF32},   {1, TensorType::kF16},   {2, TensorType::kQ4_0},   {3, TensorType::kQ4_1},
-    {6, TensorType::kQ5_0},  {7, TensorType::kQ5_1},  {8, TensorType::kQ8_0},   {10, TensorType::kQ2_K},
-    {11, TensorType::kQ3_K}, {12, TensorType::kQ4_K}, {13, TensorType::kQ5_K},  {14, TensorType::kQ6_K},
-    {24, TensorType::kI8},   {25, TensorType::kI16},  {26, TensorType::kI32},   {27, TensorType::kI64},
-    {28, TensorType::kF64},  {30, TensorType::kBF16}, {39, TensorType::kMXFP4},
-};
-
 struct UnsupportedType {
   uint32_t id;
   const char* name;
@@ -52,10 +43,13 @@ constexpr UnsupportedType kUnsupportedTypes[] = {
     {29, "IQ1_M"},   {34, "TQ1_0"}, {35, "TQ2_0"},  {40, "NVFP4"},
 };
 
+// By id.
 std::string SupportedTensorTypes() {
-  std::string names;
-  for (const TensorTypeId& t : kTensorTypes) absl::StrAppend(&names, names.empty() ? "" : " ", TensorTypeName(t.type));
-  return names;
+  std::map<int, const char*> names;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.gguf_id >= 0) names.emplace(row.gguf_id, row.stored.name);
+  }
+  return absl::StrJoin(names, " ", [](std::string* out, const auto& name) { *out += name.second; });
 }
 
 }  // namespace
@@ -298,8 +292,8 @@ absl::Status Gguf::Parser::ReadShape(absl::string_view what, TensorView* tensor)
 
 absl::StatusOr<TensorType> Gguf::Parser::ReadTensorType(absl::string_view what) {
   SLUICE_ASSIGN_OR_RETURN(const uint32_t id, Read<uint32_t>(what));
-  for (const TensorTypeId& t : kTensorTypes) {
-    if (t.id == id) return t.type;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.gguf_id >= 0 && uint32_t(row.gguf_id) == id) return row.type;
   }
   for (const UnsupportedType& t : kUnsupportedTypes) {
     if (t.id == id) {

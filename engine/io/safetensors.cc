@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/tensor_format.h"
 #include "engine/io/strict_json.h"
 
 namespace sluice {
@@ -23,23 +24,19 @@ constexpr size_t kMaxTensors = 1'000'000;
 constexpr size_t kMaxDims = 8;
 constexpr uint64_t kMaxInt64 = uint64_t{std::numeric_limits<int64_t>::max()};
 
-// Every dtype of the format; GetTensorTypeInfo has their names.
-constexpr TensorType kTypes[] = {
-    TensorType::kBool, TensorType::kF4E2M1, TensorType::kF6E2M3, TensorType::kF6E3M2, TensorType::kU8,
-    TensorType::kI8,   TensorType::kF8E5M2, TensorType::kF8E4M3, TensorType::kF8E8M0, TensorType::kI16,
-    TensorType::kU16,  TensorType::kF16,    TensorType::kBF16,   TensorType::kI32,    TensorType::kU32,
-    TensorType::kF32,  TensorType::kC64,    TensorType::kF64,    TensorType::kI64,    TensorType::kU64,
-};
-
 std::optional<TensorType> FindType(absl::string_view name) {
-  for (TensorType type : kTypes) {
-    if (name == TensorTypeName(type)) return type;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.in_safetensors && name == row.stored.name) return row.type;
   }
   return std::nullopt;
 }
 
 std::string KnownTypes() {
-  return absl::StrJoin(kTypes, ", ", [](std::string* out, TensorType type) { *out += TensorTypeName(type); });
+  std::string names;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.in_safetensors) absl::StrAppend(&names, names.empty() ? "" : ", ", row.stored.name);
+  }
+  return names;
 }
 
 std::string ListText(absl::Span<const int64_t> numbers) { return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]"); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tensor_format.h"
 #include "gtest/gtest.h"
 
 namespace sluice {
@@ -97,14 +98,16 @@ struct QuantType {
   uint32_t gguf_id;
   std::vector<int> scales;  // offsets of the f16 numbers in a block
 };
-const std::vector<QuantType>& QuantTypes() {
-  static const auto* const kTypes = new std::vector<QuantType>{
-      {TensorType::kQ4_0, 2, {0}},    {TensorType::kQ4_1, 3, {0, 2}},  {TensorType::kQ5_0, 6, {0}},
-      {TensorType::kQ5_1, 7, {0, 2}}, {TensorType::kQ8_0, 8, {0}},     {TensorType::kQ2_K, 10, {80, 82}},
-      {TensorType::kQ3_K, 11, {108}}, {TensorType::kQ4_K, 12, {0, 2}}, {TensorType::kQ5_K, 13, {0, 2}},
-      {TensorType::kQ6_K, 14, {208}}, {TensorType::kMXFP4, 39, {}},
-  };
-  return *kTypes;
+std::vector<QuantType> QuantTypes() {
+  std::vector<QuantType> types;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (!row.stored.quantized) continue;
+    types.push_back({row.type, uint32_t(row.gguf_id), {}});
+    for (const int at : {row.codes.scale_at, row.codes.offset_at}) {
+      if (at >= 0) types.back().scales.push_back(at);
+    }
+  }
+  return types;
 }
 
 TEST(Dequantize, EveryElementOfRandomBlocksHasTheValueItsBitsSay) {

@@ -10,7 +10,7 @@
 namespace sluice::cuda_testing {
 namespace {
 
-class EmbedTest : public testing::TestWithParam<FormatCase> {};
+class EmbedTest : public testing::TestWithParam<TensorType> {};
 
 TEST_P(EmbedTest, GivesTheValuesOfTheRows) {
   std::mt19937 random(3);
@@ -35,11 +35,11 @@ TEST_P(EmbedTest, GivesTheValuesOfTheRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, EmbedTest, testing::ValuesIn(kFormatCases));
+INSTANTIATE_TEST_SUITE_P(Formats, EmbedTest, testing::ValuesIn(GpuTypes()));
 
 TEST(Embed, AnIdOutsideTheTableGivesNan) {
   std::mt19937 random(3);
-  const Weights table(kFormatCases[1], 10, 16, false, 1, random);
+  const Weights table(TensorType::kBF16, 10, 16, false, 1, random);
   DeviceArray<int32_t> ids(std::vector<int32_t>{-1, 3, 10, INT32_MAX});
   DeviceArray<float> x(4 * 16);
   cuda::LaunchEmbed({.num_rows = 4, .ids = ids.data(), .table = table.matrix(), .x = x.data()}, nullptr);

@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
+#include "engine/base/tensor_format.h"
 #include "engine/ops/cuda/kernels/weight_packing.h"
 #include "engine/ops/reference/reference_math.h"
 
@@ -14,15 +15,15 @@ namespace sluice::cuda_testing {
 namespace {
 
 // Bytes that stand for values of about 1 in magnitude at most: quantised blocks have any integers and small scales.
-std::vector<uint8_t> FileBytes(const FormatCase& format, int64_t elems, std::mt19937& random) {
-  std::vector<uint8_t> bytes(TensorBytes(format.type, elems));
+std::vector<uint8_t> FileBytes(TensorType format, int64_t elems, std::mt19937& random) {
+  std::vector<uint8_t> bytes(TensorBytes(format, elems));
   std::uniform_int_distribution<int> any_byte(0, 255);
   std::uniform_real_distribution<float> scale(0.001f, 0.02f), value(-1.0f, 1.0f);
-  const TensorTypeInfo& info = GetTensorTypeInfo(format.type);
+  const TensorTypeInfo& info = GetTensorTypeInfo(format);
   if (!info.quantized) {
     for (int64_t i = 0; i < elems; ++i) {
       const float f = value(random);
-      const uint16_t half = format.type == TensorType::kF16 ? FloatToF16(f) : FloatToBf16(f);
+      const uint16_t half = format == TensorType::kF16 ? FloatToF16(f) : FloatToBf16(f);
       std::memcpy(&bytes[i * info.block_bytes], info.block_bytes == 4 ? static_cast<const void*>(&f) : &half,
                   info.block_bytes);
     }
@@ -33,43 +34,51 @@ std::vector<uint8_t> FileBytes(const FormatCase& format, int64_t elems, std::mt1
     const uint16_t half = FloatToF16(f);
     std::memcpy(at, &half, 2);
   };
+  const BlockCodes& codes = FormatOf(format).codes;
   for (size_t at = 0; at < bytes.size(); at += info.block_bytes) {
-    const bool k_format = info.block_elems == 256;
-    put_scale(&bytes[at + (format.type == TensorType::kQ6_K ? 208 : 0)], scale(random) / (k_format ? 16 : 1));
-    if (format.type == TensorType::kQ4_1) put_scale(&bytes[at + 2], -value(random) / 4);
-    if (format.type == TensorType::kQ4_K) put_scale(&bytes[at + 2], scale(random) / 4);
+    put_scale(&bytes[at + codes.scale_at], scale(random) / (codes.two_level ? 16 : 1));
+    if (!codes.affine) continue;
+    put_scale(&bytes[at + codes.offset_at], (codes.two_level ? scale(random) : -value(random)) / 4);
   }
   return bytes;
 }
 
 }  // namespace
 
-int32_t KOf(const FormatCase& format, int32_t about) {
-  const int32_t step = std::max(8, GetTensorTypeInfo(format.type).block_elems);
+std::vector<TensorType> GpuTypes() {
+  std::vector<TensorType> types;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (HasGpuForm(row.type)) types.push_back(row.type);
+  }
+  return types;
+}
+
+int32_t KOf(TensorType format, int32_t about) {
+  const int32_t step = std::max(8, GetTensorTypeInfo(format).block_elems);
   return std::max(step, about / step * step);
 }
 
-Weights::Weights(const FormatCase& format, int32_t n, int32_t k, bool gated, int32_t count, std::mt19937& random)
+Weights::Weights(TensorType format, int32_t n, int32_t k, bool gated, int32_t count, std::mt19937& random)
     : format_(format),
       n_(n),
       k_(k),
       gated_(gated),
-      packed_bytes_(cuda::PackedBytes(format.format, n, k, gated)),
+      packed_bytes_(cuda::PackedBytes(format, n, k, gated)),
       values_(int64_t{count} * n * k),
       device_(packed_bytes_ * count) {
   std::vector<std::byte> packed(packed_bytes_ * count);
   for (int32_t i = 0; i < count; ++i) {
     const std::vector<uint8_t> bytes = FileBytes(format, int64_t{n} * k, random);
-    DequantizeRow(format.type, bytes.data(), int64_t{n} * k, &values_[int64_t{i} * n * k]);
+    DequantizeRow(format, bytes.data(), int64_t{n} * k, &values_[int64_t{i} * n * k]);
     std::vector<std::span<const uint8_t>> parts = {bytes};
     if (n % 2 == 0) parts = {std::span(bytes).first(bytes.size() / 2), std::span(bytes).last(bytes.size() / 2)};
-    cuda::PackWeights(format.format, n, k, gated, parts, std::span(packed).subspan(i * packed_bytes_, packed_bytes_));
+    cuda::PackWeights(format, n, k, gated, parts, std::span(packed).subspan(i * packed_bytes_, packed_bytes_));
   }
   device_.Write(packed);
 }
 
 cuda::WeightMatrix Weights::matrix() const {
-  return {.data = device_.data(), .format = format_.format, .n = n_, .k = k_, .gated = gated_};
+  return {.data = device_.data(), .format = format_, .n = n_, .k = k_, .gated = gated_};
 }
 
 Matrix::Matrix(cuda::Element element, int32_t rows, int32_t cols, int64_t stride, std::mt19937* random)

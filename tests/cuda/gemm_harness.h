@@ -13,25 +13,16 @@
 
 namespace sluice::cuda_testing {
 
-struct FormatCase {
-  cuda::WeightFormat format;
-  TensorType type;
-};
-inline constexpr FormatCase kFormatCases[] = {
-    {cuda::WeightFormat::kF32, TensorType::kF32},   {cuda::WeightFormat::kBF16, TensorType::kBF16},
-    {cuda::WeightFormat::kF16, TensorType::kF16},   {cuda::WeightFormat::kQ8_0, TensorType::kQ8_0},
-    {cuda::WeightFormat::kQ4_0, TensorType::kQ4_0}, {cuda::WeightFormat::kQ4_1, TensorType::kQ4_1},
-    {cuda::WeightFormat::kQ5_0, TensorType::kQ5_0}, {cuda::WeightFormat::kQ4_K, TensorType::kQ4_K},
-    {cuda::WeightFormat::kQ6_K, TensorType::kQ6_K},
-};
+// The types of which the GPU has a form.
+std::vector<TensorType> GpuTypes();
 
-// Some k that the format can have, near `about`.
-int32_t KOf(const FormatCase& format, int32_t about);
+// Some k that the type can have, near `about`.
+int32_t KOf(TensorType format, int32_t about);
 
 // `count` matrices [n, k], one after the other on the device.
 class Weights {
  public:
-  Weights(const FormatCase& format, int32_t n, int32_t k, bool gated, int32_t count, std::mt19937& random);
+  Weights(TensorType format, int32_t n, int32_t k, bool gated, int32_t count, std::mt19937& random);
 
   cuda::WeightMatrix matrix() const;  // the first
   int64_t packed_bytes() const { return packed_bytes_; }
@@ -40,7 +31,7 @@ class Weights {
   }
 
  private:
-  const FormatCase format_;
+  const TensorType format_;
   const int32_t n_, k_;
   const bool gated_;
   int64_t packed_bytes_ = 0;

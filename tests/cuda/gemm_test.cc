@@ -14,14 +14,13 @@ namespace {
 using cuda::Element;
 using cuda::Epilogue;
 using cuda::GemmKernel;
-using cuda::WeightFormat;
 
 constexpr double kF32Tolerance = 4e-6;  // outputs in f32: what remains are roundings of sums
 constexpr double kBf16Tolerance = 5e-3;
 
-class GemmTest : public testing::TestWithParam<FormatCase> {
+class GemmTest : public testing::TestWithParam<TensorType> {
  protected:
-  bool is_f32() const { return GetParam().format == WeightFormat::kF32; }
+  bool is_f32() const { return GetParam() == TensorType::kF32; }
   Element x_element() const { return is_f32() ? Element::kF32 : Element::kBF16; }
   Matrix RandomX(int32_t m, int32_t k) { return Matrix(x_element(), m, k, (k + 7) / 8 * 8 + 8, &random_); }
   std::vector<float> RandomBias(int64_t n) {
@@ -44,7 +43,7 @@ class GemmTest : public testing::TestWithParam<FormatCase> {
   std::mt19937 random_{20260105};
 };
 
-std::string NameOf(const testing::TestParamInfo<FormatCase>& info) { return TensorTypeName(info.param.type); }
+std::string NameOf(const testing::TestParamInfo<TensorType>& info) { return TensorTypeName(info.param); }
 
 TEST_P(GemmTest, MatchesDoubleForEveryNumberOfRows) {
   const int32_t n = 40, k = KOf(GetParam(), 584);
@@ -138,7 +137,7 @@ TEST_P(GemmTest, AnyShape) {
 // So many rows of weights, and tokens, that other sizes of blocks are chosen.
 TEST_P(GemmTest, LargeMatrices) {
   // The others choose as one of these.
-  if (GetParam().format != WeightFormat::kBF16 && GetParam().format != WeightFormat::kQ8_0) return;
+  if (GetParam() != TensorType::kBF16 && GetParam() != TensorType::kQ8_0) return;
   const int32_t n = 6150, k = KOf(GetParam(), 16), m = 130;
   const Weights w(GetParam(), n, k, false, 1, random_);
   Matrix x = RandomX(m, k);
@@ -316,12 +315,12 @@ TEST_P(GemmTest, GroupedPlacesHaveTheBitsOfPlainRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, GemmTest, testing::ValuesIn(kFormatCases), NameOf);
+INSTANTIATE_TEST_SUITE_P(Formats, GemmTest, testing::ValuesIn(GpuTypes()), NameOf);
 
 // bf16 values beyond the largest f16 become that one; a NaN stays a NaN.
 TEST(GemmF16, InputsSaturate) {
   std::mt19937 random(1);
-  const FormatCase format = {WeightFormat::kF16, TensorType::kF16};
+  const TensorType format = TensorType::kF16;
   const int32_t n = 16, k = 16;
   const Weights w(format, n, k, false, 1, random);
   Matrix x(Element::kBF16, 3, k, k), out(Element::kF32, 3, n, n);

@@ -17,9 +17,7 @@
 namespace sluice {
 namespace {
 
-using cuda::WeightFormat;
-
-std::vector<std::byte> Packed(WeightFormat format, int32_t n, int32_t k, bool gated,
+std::vector<std::byte> Packed(TensorType format, int32_t n, int32_t k, bool gated,
                               const std::vector<std::vector<uint8_t>>& parts) {
   std::vector<std::byte> packed(static_cast<size_t>(cuda::PackedBytes(format, n, k, gated)));
   const std::vector<std::span<const uint8_t>> spans(parts.begin(), parts.end());
@@ -45,11 +43,11 @@ void ExpectBytes(const cuda::WeightMatrix& matrix, const std::vector<std::byte>&
 TEST(WeightLoader, PacksWithAnyNumberOfThreadsWhatOneWouldPack) {
   struct {
     TensorType type;
-    WeightFormat format;
-  } const cases[] = {{TensorType::kBF16, WeightFormat::kBF16}, {TensorType::kF16, WeightFormat::kF16},
-                     {TensorType::kQ8_0, WeightFormat::kQ8_0}, {TensorType::kQ4_1, WeightFormat::kQ4_1},
-                     {TensorType::kQ6_K, WeightFormat::kQ6_K}, {TensorType::kF32, WeightFormat::kBF16},
-                     {TensorType::kQ5_1, WeightFormat::kBF16}};
+    TensorType format;
+  } const cases[] = {{TensorType::kBF16, TensorType::kBF16}, {TensorType::kF16, TensorType::kF16},
+                     {TensorType::kQ8_0, TensorType::kQ8_0}, {TensorType::kQ4_1, TensorType::kQ4_1},
+                     {TensorType::kQ6_K, TensorType::kQ6_K}, {TensorType::kF32, TensorType::kBF16},
+                     {TensorType::kQ5_1, TensorType::kBF16}};
   std::mt19937 rng(1);
   const auto device = NewEmulatedDevice();
   for (const int32_t num_threads : {1, 4}) {
@@ -63,8 +61,8 @@ TEST(WeightLoader, PacksWithAnyNumberOfThreadsWhatOneWouldPack) {
       ASSERT_TRUE(loader.Finish().ok());
 
       const auto bytes = [&](const StoredTensor& t) {
-        return c.format == WeightFormat::kBF16 ? AsBf16(t.view)
-                                               : std::vector<uint8_t>(t.view.data.begin(), t.view.data.end());
+        return c.format == TensorType::kBF16 ? AsBf16(t.view)
+                                             : std::vector<uint8_t>(t.view.data.begin(), t.view.data.end());
       };
       ExpectBytes(linear->matrix(), Packed(c.format, 406, 512, false, {bytes(a), bytes(b)}));
       ExpectBytes(gate_up->matrix(), Packed(c.format, 406, 512, true, {bytes(a), bytes(b)}));

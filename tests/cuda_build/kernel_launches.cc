@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tensor_format.h"
 #include "engine/ops/cuda/kernels/attention.h"
 #include "engine/ops/cuda/kernels/embed.h"
 #include "engine/ops/cuda/kernels/finish_product.h"
@@ -370,8 +371,8 @@ struct Shape {
 };
 constexpr Shape kGateUp = {28672, 4096};
 
-void MeasureProduct(WeightFormat format, GemmKernel kernel, const Shape& shape, int32_t m) {
-  const bool is_f32 = format == WeightFormat::kF32;
+void MeasureProduct(TensorType format, GemmKernel kernel, const Shape& shape, int32_t m) {
+  const bool is_f32 = format == TensorType::kF32;
   const auto [n, k] = shape;
   const TileLayout layout = TileLayoutOf(format);
   const double row_tiles = RowTiles(n, false), k_tiles = is_f32 ? 0 : KTiles(layout, k), steps = k_tiles * layout.steps;
@@ -391,7 +392,7 @@ void MeasureProduct(WeightFormat format, GemmKernel kernel, const Shape& shape, 
 
   // Minima take an mma for each step, token tile and warp: of all a block's row tiles in the skinny kernel, of two in
   // the tiled one.
-  const bool has_minima = format == WeightFormat::kQ4_1 || format == WeightFormat::kQ4_K;
+  const bool has_minima = FormatOf(format).codes.affine;
   const double row_tiles_of_warp = kernel == GemmKernel::kTiled ? 2 : row_tiles / row_blocks;
   const double token_tiles = (m + 7) / 8;
   const double mma = 4 * steps * row_tiles * token_tiles * (1 + (has_minima ? 1 / row_tiles_of_warp : 0));
@@ -405,12 +406,18 @@ void MeasureProduct(WeightFormat format, GemmKernel kernel, const Shape& shape, 
           {work}, launch);
 }
 
+std::vector<TensorType> TypesWithTiles() {
+  std::vector<TensorType> types;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (HasGpuForm(row.type) && row.type != TensorType::kF32) types.push_back(row.type);
+  }
+  return types;
+}
+
 // Before and after a product by cuBLASLt.
 void MeasureAroundLibrary() {
   const auto [n, k] = kGateUp;
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kF16, WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-        WeightFormat::kQ5_0, WeightFormat::kQ4_K, WeightFormat::kQ6_K}) {
+  for (const TensorType format : TypesWithTiles()) {
     const TileLayout layout = TileLayoutOf(format);
     const double packed = 1.0 * RowTiles(n, false) * KTiles(layout, k) * layout.bytes();
     const WeightMatrix w = {.data = Somewhere<void>(), .format = format, .n = n, .k = k};
@@ -424,12 +431,10 @@ void MeasureAroundLibrary() {
 }
 
 void MeasureProducts() {
-  MeasureProduct(WeightFormat::kF32, GemmKernel::kFastest, kGateUp, 4);
-  for (const int32_t m : {1, 2048}) MeasureProduct(WeightFormat::kF32, GemmKernel::kFastest, {64, 2048}, m);
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kF16, WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-        WeightFormat::kQ5_0, WeightFormat::kQ4_K, WeightFormat::kQ6_K}) {
-    const bool scaled = format != WeightFormat::kBF16 && format != WeightFormat::kF16;
+  MeasureProduct(TensorType::kF32, GemmKernel::kFastest, kGateUp, 4);
+  for (const int32_t m : {1, 2048}) MeasureProduct(TensorType::kF32, GemmKernel::kFastest, {64, 2048}, m);
+  for (const TensorType format : TypesWithTiles()) {
+    const bool scaled = FormatOf(format).codes.bits != 0;
     for (const int32_t m : {1, 8, 16, 32}) MeasureProduct(format, GemmKernel::kSkinny, kGateUp, m);
     if (!scaled) {
       MeasureProduct(format, GemmKernel::kSkinny, {4096, 4096}, 32);
@@ -440,7 +445,7 @@ void MeasureProducts() {
   MeasureAroundLibrary();
   // The other matrices of a layer, and one of a small model.
   for (const Shape& shape : {Shape{6144, 4096}, {4096, 4096}, {4096, 14336}, {1024, 2048}}) {
-    MeasureProduct(WeightFormat::kBF16, GemmKernel::kSkinny, shape, 1);
+    MeasureProduct(TensorType::kBF16, GemmKernel::kSkinny, shape, 1);
   }
 }
 

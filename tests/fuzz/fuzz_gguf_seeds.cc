@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tensor_format.h"
 #include "tests/io/gguf_writer.h"
 
 namespace sluice {
@@ -39,13 +40,11 @@ void WriteSeeds(const std::string& folder) {
   GgufWriter keys;
   AddEveryKind(&keys);
   keys.WriteTo(folder + "/keys");
-  for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kF64, TensorType::kI8,
-                          TensorType::kI16, TensorType::kI32, TensorType::kI64, TensorType::kQ4_0, TensorType::kQ4_1,
-                          TensorType::kQ5_0, TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kQ2_K, TensorType::kQ3_K,
-                          TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kMXFP4}) {
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.gguf_id < 0) continue;
     GgufWriter one;
-    AddTensor(&one, type, 2);
-    one.WriteTo(folder + "/" + TensorTypeName(type));
+    AddTensor(&one, row.type, 2);
+    one.WriteTo(folder + "/" + row.stored.name);
   }
   GgufWriter both;
   both.version = 2;

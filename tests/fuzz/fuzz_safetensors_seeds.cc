@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tensor_format.h"
 #include "tests/io/safetensors_writer.h"
 
 namespace sluice {
@@ -15,16 +16,13 @@ void WriteSeeds(const std::string& folder) {
   SafetensorsWriter empty;
   empty.WriteTo(folder + "/empty");
   SafetensorsWriter every;
-  for (TensorType type :
-       {TensorType::kBool, TensorType::kF4E2M1, TensorType::kF6E2M3, TensorType::kF6E3M2, TensorType::kU8,
-        TensorType::kI8,   TensorType::kF8E5M2, TensorType::kF8E4M3, TensorType::kF8E8M0, TensorType::kI16,
-        TensorType::kU16,  TensorType::kF16,    TensorType::kBF16,   TensorType::kI32,    TensorType::kU32,
-        TensorType::kF32,  TensorType::kC64,    TensorType::kF64,    TensorType::kI64,    TensorType::kU64}) {
-    const std::vector<uint8_t> data(size_t(TensorBytes(type, 8)), 0x35);
-    every.AddTensor(TensorTypeName(type), type, {2, 4}, data);
+  for (const TensorFormat& row : kTensorFormats) {
+    if (!row.in_safetensors) continue;
+    const std::vector<uint8_t> data(size_t(TensorBytes(row.type, 8)), 0x35);
+    every.AddTensor(row.stored.name, row.type, {2, 4}, data);
     SafetensorsWriter one;
-    one.AddTensor("t", type, {2, 4}, data);
-    one.WriteTo(folder + "/" + TensorTypeName(type));
+    one.AddTensor("t", row.type, {2, 4}, data);
+    one.WriteTo(folder + "/" + row.stored.name);
   }
   every.AddTensor("none", TensorType::kF32, {0, 3}, {});
   every.WriteTo(folder + "/every");

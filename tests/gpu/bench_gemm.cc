@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/tensor_format.h"
 #include "engine/ops/cuda/kernels/gemm_product.h"
 #include "engine/ops/cuda/kernels/weight_packing.h"
 #include "tests/gpu/bench.h"
@@ -15,28 +16,21 @@ namespace sluice::cuda_testing {
 namespace {
 
 using cuda::GemmKernel;
-using cuda::WeightFormat;
 
 struct Shape {
   int32_t n, k;
 };
-
-struct Format {
-  const char* name;
-  WeightFormat format;
-};
-constexpr Format kBF16 = {"bf16", WeightFormat::kBF16};
 
 int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // Matrices of one shape that take turns, and rows to multiply them with.
 class Product {
  public:
-  Product(const Bench& bench, const Format& format, const Shape& shape, int32_t max_rows)
+  Product(const Bench& bench, TensorType format, const Shape& shape, int32_t max_rows)
       : bench_(bench),
         format_(format),
         shape_(shape),
-        bytes_(Aligned(cuda::PackedBytes(format.format, shape.n, shape.k, false))),
+        bytes_(Aligned(cuda::PackedBytes(format, shape.n, shape.k, false))),
         turns_(OperandsInTurn(bench, bytes_)),
         arena_(bench.device),
         weights_(static_cast<std::byte*>(arena_.Random(turns_ * bytes_))),
@@ -49,7 +43,7 @@ class Product {
     args.m = rows;
     args.x = x_;
     args.x_stride = shape_.k;
-    args.w = {.format = format_.format, .n = shape_.n, .k = shape_.k};
+    args.w = {.format = format_, .n = shape_.n, .k = shape_.k};
     args.out = out_;
     args.out_stride = shape_.n;
     return Add(part, kernel_name, rows, [&](int64_t i) {
@@ -77,20 +71,21 @@ class Product {
     const double bytes = static_cast<double>(bytes_) + 2.0 * rows * (shape_.n + shape_.k);
     const double flops = 2.0 * rows * shape_.n * shape_.k, floor = FloorSeconds(bytes, flops);
     SLUICE_ASSIGN_OR_RETURN(const double seconds, SecondsOf(bench_, floor, enqueue));
-    bench_.report->Add({part,
-                        absl::StrCat(kernel, " ", format_.name, " ", shape_.n, " x ", shape_.k, ", ", rows, " rows"),
-                        seconds,
-                        floor,
-                        {{"n", shape_.n},
-                         {"k", shape_.k},
-                         {"rows", rows},
-                         {"TB/s", bytes / seconds / 1e12},
-                         {"TFLOP/s", flops / seconds / 1e12}}});
+    bench_.report->Add(
+        {part,
+         absl::StrCat(kernel, " ", TensorTypeName(format_), " ", shape_.n, " x ", shape_.k, ", ", rows, " rows"),
+         seconds,
+         floor,
+         {{"n", shape_.n},
+          {"k", shape_.k},
+          {"rows", rows},
+          {"TB/s", bytes / seconds / 1e12},
+          {"TFLOP/s", flops / seconds / 1e12}}});
     return absl::OkStatus();
   }
 
   const Bench& bench_;
-  const Format format_;
+  const TensorType format_;
   const Shape shape_;
   const int64_t bytes_, turns_;
   Arena arena_;
@@ -122,7 +117,7 @@ absl::Status BenchGemm(const Bench& bench) {
   for (const Shape& shape : shapes) {
     const bool is_head = shape.n > 100000;  // of which a prompt needs one row
     GemmLibrary* const taking = Taking(shape, library.ok() ? library->get() : nullptr, bench.report);
-    Product product(bench, kBF16, shape, is_head ? few.back() : many.back());
+    Product product(bench, TensorType::kBF16, shape, is_head ? few.back() : many.back());
     for (const int32_t rows : few) {
       if (rows <= 64) SLUICE_RETURN_IF_ERROR(product.Measure("gemm", GemmKernel::kSkinny, "skinny", rows));
       if (rows >= 16) SLUICE_RETURN_IF_ERROR(product.Measure("gemm", GemmKernel::kTiled, "tiled", rows));
@@ -140,17 +135,10 @@ absl::Status BenchGemm(const Bench& bench) {
 }
 
 absl::Status BenchFormats(const Bench& bench) {
-  const Format formats[] = {kBF16,
-                            {"f16", WeightFormat::kF16},
-                            {"Q8_0", WeightFormat::kQ8_0},
-                            {"Q4_0", WeightFormat::kQ4_0},
-                            {"Q4_1", WeightFormat::kQ4_1},
-                            {"Q5_0", WeightFormat::kQ5_0},
-                            {"Q4_K", WeightFormat::kQ4_K},
-                            {"Q6_K", WeightFormat::kQ6_K}};
   const Shape shape = bench.tiny ? Shape{40, 256} : Shape{28672, 4096};
-  for (const Format& format : formats) {
-    Product product(bench, format, shape, 512);
+  for (const TensorFormat& row : kTensorFormats) {
+    if (!HasGpuForm(row.type) || row.type == TensorType::kF32) continue;
+    Product product(bench, row.type, shape, 512);
     for (const int32_t rows : {1, 8, 16, 32, 64, 512}) {
       if (bench.tiny && rows > 8) break;
       SLUICE_RETURN_IF_ERROR(product.Measure("formats", GemmKernel::kFastest, "chosen", rows));
@@ -184,7 +172,7 @@ absl::Status BenchExperts(const Bench& bench) {
               down = bench.tiny ? Shape{64, 24} : Shape{2048, 1408};
   for (const bool gated : {true, false}) {
     const Shape& shape = gated ? gate_up : down;
-    const int64_t bytes = Aligned(cuda::PackedBytes(WeightFormat::kBF16, shape.n, shape.k, gated));
+    const int64_t bytes = Aligned(cuda::PackedBytes(TensorType::kBF16, shape.n, shape.k, gated));
     for (const int32_t rows : {1, 8, 32, 128, 8192}) {
       if (bench.tiny && rows > 8) break;
       Arena arena(bench.device);
@@ -198,7 +186,7 @@ absl::Status BenchExperts(const Bench& bench) {
       args.each.m = places;
       args.each.x = arena.Random(int64_t{places} * shape.k * 2);
       args.each.x_stride = shape.k;
-      args.each.w = {.format = WeightFormat::kBF16, .n = shape.n, .k = shape.k, .gated = gated};
+      args.each.w = {.format = TensorType::kBF16, .n = shape.n, .k = shape.k, .gated = gated};
       args.each.epilogue = gated ? cuda::Epilogue::kGated : cuda::Epilogue::kStore;
       args.each.out = arena.Random(int64_t{places} * columns * 4);
       args.each.out_element = gated ? cuda::Element::kBF16 : cuda::Element::kF32;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/tensor_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/io/gguf_writer.h"
@@ -206,11 +207,10 @@ std::vector<uint8_t> SomeBytes(int64_t n, int seed) {
 }
 
 TEST(Gguf, ReadsBackTensorsOfEveryTypeWithShapesOutermostFirst) {
-  const TensorType types[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBF16, TensorType::kF64,
-                              TensorType::kI8,   TensorType::kI16,  TensorType::kI32,  TensorType::kI64,
-                              TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ5_1,
-                              TensorType::kQ8_0, TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kQ4_K,
-                              TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kMXFP4};
+  std::vector<TensorType> types;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (row.gguf_id >= 0) types.push_back(row.type);
+  }
   for (const uint32_t alignment : {0u, 8u, 64u, 4096u}) {
     GgufWriter w;
     if (alignment != 0) w.SetAlignment(alignment);

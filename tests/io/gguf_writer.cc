@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
+#include "engine/base/tensor_format.h"
 
 namespace sluice {
 namespace {
@@ -22,49 +23,8 @@ std::string ArrayBytes(GgufValueType element, const std::vector<T>& values) {
 std::string GgufString(absl::string_view text) { return absl::StrCat(GgufBytes(uint64_t(text.size())), text); }
 
 uint32_t GgufTensorTypeId(TensorType type) {
-  switch (type) {
-    case TensorType::kF32:
-      return 0;
-    case TensorType::kF16:
-      return 1;
-    case TensorType::kQ4_0:
-      return 2;
-    case TensorType::kQ4_1:
-      return 3;
-    case TensorType::kQ5_0:
-      return 6;
-    case TensorType::kQ5_1:
-      return 7;
-    case TensorType::kQ8_0:
-      return 8;
-    case TensorType::kQ2_K:
-      return 10;
-    case TensorType::kQ3_K:
-      return 11;
-    case TensorType::kQ4_K:
-      return 12;
-    case TensorType::kQ5_K:
-      return 13;
-    case TensorType::kQ6_K:
-      return 14;
-    case TensorType::kI8:
-      return 24;
-    case TensorType::kI16:
-      return 25;
-    case TensorType::kI32:
-      return 26;
-    case TensorType::kI64:
-      return 27;
-    case TensorType::kF64:
-      return 28;
-    case TensorType::kBF16:
-      return 30;
-    case TensorType::kMXFP4:
-      return 39;
-    default:
-      break;
-  }
-  SLUICE_CHECK(false && "GGUF has no such tensor type");
+  SLUICE_CHECK(FormatOf(type).gguf_id >= 0);
+  return uint32_t(FormatOf(type).gguf_id);
 }
 
 void GgufWriter::AddRaw(absl::string_view key, uint32_t value_type, absl::string_view bytes) {

@@ -10,16 +10,20 @@
 
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
+#include "engine/base/tensor_format.h"
 #include "engine/base/tensor_view.h"
 
 namespace sluice {
 
 // Every type that a weight can have.
 inline const std::vector<TensorType>& WeightTypes() {
-  static const std::vector<TensorType> types = {
-      TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ5_1,  TensorType::kQ8_0,
-      TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kQ4_K, TensorType::kQ5_K,  TensorType::kQ6_K,
-      TensorType::kF32,  TensorType::kF16,  TensorType::kBF16, TensorType::kMXFP4, TensorType::kF8E4M3};
+  static const std::vector<TensorType> types = [] {
+    std::vector<TensorType> all;
+    for (const TensorFormat& row : kTensorFormats) {
+      if (row.is_weight) all.push_back(row.type);
+    }
+    return all;
+  }();
   return types;
 }
 
@@ -41,25 +45,11 @@ struct StoredTensor {
 
 // Where the f16 scales of a stored block are.
 inline std::vector<int> ScaleOffsets(TensorType type) {
-  switch (type) {
-    case TensorType::kQ4_0:
-    case TensorType::kQ5_0:
-    case TensorType::kQ8_0:
-      return {0};
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_1:
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K:
-      return {0, 2};
-    case TensorType::kQ2_K:
-      return {80, 82};
-    case TensorType::kQ3_K:
-      return {108};
-    case TensorType::kQ6_K:
-      return {208};
-    default:
-      return {};
+  std::vector<int> offsets;
+  for (const int at : {FormatOf(type).codes.scale_at, FormatOf(type).codes.offset_at}) {
+    if (at >= 0) offsets.push_back(at);
   }
+  return offsets;
 }
 
 // Weights of the size that layers have: |w| up to about 0.3. With `wild`, scales are any finite f16 of either sign and
@@ -81,11 +71,10 @@ inline StoredTensor RandomTensor(TensorType type, int64_t n, int64_t k, std::mt1
         while ((scale >> 10 & 31) == 31) scale = static_cast<uint16_t>(rng());
       } else {
         // d * q spreads over 2^bits steps of about the same total width; a second f16 is m or dmin.
-        const bool two_level = info.block_elems == 256;
-        const float d = (type == TensorType::kQ8_0 ? 0.002f : 0.02f) / (two_level ? 40.0f : 1.0f);
-        const float m = type == TensorType::kQ4_1 || type == TensorType::kQ5_1 ? -8 * d : 8 * d;
-        scale = FloatToF16((offset == 0 || offset > 82 || offset == 80 ? d : m) * static_cast<float>(50 + rng() % 50) /
-                           100);
+        const BlockCodes& codes = FormatOf(type).codes;
+        const float d = (type == TensorType::kQ8_0 ? 0.002f : 0.02f) / (codes.two_level ? 40.0f : 1.0f);
+        const float m = codes.two_level ? 8 * d : -8 * d;
+        scale = FloatToF16((offset == codes.scale_at ? d : m) * static_cast<float>(50 + rng() % 50) / 100);
       }
       put16(block + offset, scale);
     }

@@ -18,10 +18,10 @@ int Value(const ActivationBlock<Digits>& block, int k) {
 
 // Blocks in ascending order; in each the exact integer dot product of every 16 or 32 k, one fused multiply-add for
 // each, and one for the offset.
-template <PackedType Packed, int Digits>
+template <TensorType Packed, int Digits>
 void IntegerTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
                  PrefetchAhead) {
-  constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
+  constexpr PackedFormat kFormat = PackedFormatOf(Packed);
   constexpr int kSubLength = kBlock / kFormat.scales_per_block;
   std::fill(out, out + rows * kPanelRows, 0.0f);
   for (int64_t b = 0; b < k / kBlock; ++b) {
@@ -44,10 +44,10 @@ void IntegerTile(const uint8_t* panel, int64_t k, const uint8_t* activations, si
 }
 
 // One fused multiply-add for each k, ascending.
-template <PackedType Packed>
+template <TensorType Packed>
 void FloatTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
                PrefetchAhead) {
-  constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
+  constexpr PackedFormat kFormat = PackedFormatOf(Packed);
   std::fill(out, out + rows * kPanelRows, 0.0f);
   for (int lane = 0; lane < kPanelRows; ++lane) {
     LaneBlock block;
@@ -100,15 +100,18 @@ void Quantize(const float* x, int64_t k, void* blocks) {
   for (int64_t b = 0; b < k / kBlock; ++b) out[b] = QuantizeBlock<Digits>(x + b * kBlock);
 }
 
+struct Tiles {
+  template <TensorType type, int digits>
+  static constexpr TileFunction kInteger = IntegerTile<type, digits>;
+  template <TensorType type>
+  static constexpr TileFunction kFloat = FloatTile<type>;
+};
+
 }  // namespace
 
-// clang-format off
-constexpr LinearKernels kPortableKernels = {
-    Isa::kPortable,
-    {kMaxTileRows, kMaxTileRows, kMaxTileRows},
-    {SLUICE_INTEGER_TILES(IntegerTile, 1), SLUICE_INTEGER_TILES(IntegerTile, 2), SLUICE_FLOAT_TILES(FloatTile)},
-    {Quantize<1>, Quantize<2>, nullptr},
-};
-// clang-format on
+constexpr LinearKernels kPortableKernels = WithTiles<Tiles>({.isa = Isa::kPortable,
+                                                             .max_rows = {kMaxTileRows, kMaxTileRows, kMaxTileRows},
+                                                             .tile = {},
+                                                             .quantize = {Quantize<1>, Quantize<2>, nullptr}});
 
 }  // namespace sluice

@@ -17,11 +17,11 @@
 namespace sluice {
 namespace {
 
-template <PackedType Packed>
-constexpr PackedFormat kFormat = kPackedFormats[static_cast<int>(Packed)];
+template <TensorType Packed>
+constexpr PackedFormat kFormat = PackedFormatOf(Packed);
 
 // Codes k = 4 Group .. 4 Group + 3 of lanes first_lane .. first_lane + kLanes - 1: byte t of a lane's 32 bits is k + t.
-template <PackedType Packed, int Group>
+template <TensorType Packed, int Group>
 [[gnu::always_inline]] inline Int Codes(const uint8_t* block, int first_lane) {
   constexpr int kBits = kFormat<Packed>.code_bits;
   if constexpr (kBits == 8) {
@@ -49,7 +49,7 @@ template <PackedType Packed, int Group>
 }
 
 // Scales of kLanes lanes of a block, for its sub-block `sub`.
-template <PackedType Packed>
+template <TensorType Packed>
 [[gnu::always_inline]] inline Float BlockScale(const uint8_t* super, const uint8_t* block, int lane, int sub) {
   constexpr PackedFormat kF = kFormat<Packed>;
   const uint8_t* scales = block + kF.code_bytes;
@@ -63,7 +63,7 @@ template <PackedType Packed>
   }
 }
 
-template <PackedType Packed>
+template <TensorType Packed>
 [[gnu::always_inline]] inline Float BlockOffset(const uint8_t* super, const uint8_t* block, int lane) {
   constexpr PackedFormat kF = kFormat<Packed>;
   const uint8_t* scales = block + kF.code_bytes;
@@ -86,7 +86,7 @@ template <int Digits>
 }
 
 // dot[digit][r][v] += codes of Group times the digits of row r.
-template <PackedType Packed, int Digits, int R, int Group>
+template <TensorType Packed, int Digits, int R, int Group>
 [[gnu::always_inline]] inline void DotGroup(const uint8_t* block, int lane, const uint8_t* activations,
                                             size_t stride_bytes, Int (&dot)[Digits][R][2]) {
   constexpr int kBits = kFormat<Packed>.code_bits;
@@ -106,7 +106,7 @@ template <PackedType Packed, int Digits, int R, int Group>
 
 // The dot products of a sub-block. Those of symmetric types start at -zero * sum(q) instead of 0: exact, and no float
 // operation. Low and high nibbles of one load go together.
-template <PackedType Packed, int Digits, int R, int Sub>
+template <TensorType Packed, int Digits, int R, int Sub>
 [[gnu::always_inline]] inline void DotSubBlock(const uint8_t* block, int lane, const uint8_t* activations,
                                                size_t stride_bytes, Int (&dot)[Digits][R][2]) {
   constexpr PackedFormat kF = kFormat<Packed>;
@@ -140,7 +140,7 @@ template <PackedType Packed, int Digits, int R, int Sub>
 }
 
 // acc[r][v] += scale * x.scale * dot [+ offset * x.scaled_sum]
-template <PackedType Packed, int Digits, int R, int Sub>
+template <TensorType Packed, int Digits, int R, int Sub>
 [[gnu::always_inline]] inline void AccumulateSubBlock(const uint8_t* super, const uint8_t* block, int lane,
                                                       const uint8_t* activations, size_t stride_bytes,
                                                       Float (&acc)[R][2]) {
@@ -163,7 +163,7 @@ template <PackedType Packed, int Digits, int R, int Sub>
 }
 
 // Lanes lane .. lane + 2 kLanes - 1 of a panel times R rows.
-template <PackedType Packed, int Digits, int R>
+template <TensorType Packed, int Digits, int R>
 void IntegerTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* activations, size_t stride_bytes,
                    float* out, PrefetchAhead ahead) {
   constexpr PackedFormat kF = kFormat<Packed>;
@@ -193,7 +193,7 @@ void IntegerTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* act
   }
 }
 
-template <PackedType Packed, int Digits, int R = kMaxIntegerRows<Digits>>
+template <TensorType Packed, int Digits, int R = kMaxIntegerRows<Digits>>
 void IntegerTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
                  PrefetchAhead ahead) {
   if constexpr (R > 1) {
@@ -219,7 +219,7 @@ template <int R>
 }
 
 // One block of weights as floats: exactly the values of the stored tensor.
-template <PackedType Packed>
+template <TensorType Packed>
 struct BlockFloats {
   Float scale[2][2], offset[2];  // [sub-block][v], [v]
 
@@ -245,7 +245,7 @@ struct BlockFloats {
   }
 };
 
-template <PackedType Packed, int R, int Group = 0>
+template <TensorType Packed, int R, int Group = 0>
 [[gnu::always_inline]] inline void FmaBlock(const BlockFloats<Packed>& floats, const uint8_t* block, int lane,
                                             const uint8_t* x, size_t stride_bytes, Float (&acc)[R][2]) {
   constexpr PackedFormat kF = kFormat<Packed>;
@@ -259,14 +259,14 @@ template <PackedType Packed, int R, int Group = 0>
   if constexpr (Group < 7) FmaBlock<Packed, R, Group + 1>(floats, block, lane, x, stride_bytes, acc);
 }
 
-template <PackedType Packed>
+template <TensorType Packed>
 [[gnu::always_inline]] inline Float LoadPlain(const uint8_t* p, int lane) {
-  if constexpr (Packed == PackedType::kF32) return LoadFloat(p + lane * 4);
-  if constexpr (Packed == PackedType::kF16) return LoadF16(p + lane * 2);
-  if constexpr (Packed == PackedType::kBF16) return LoadBf16(p + lane * 2);
+  if constexpr (Packed == TensorType::kF32) return LoadFloat(p + lane * 4);
+  if constexpr (Packed == TensorType::kF16) return LoadF16(p + lane * 2);
+  if constexpr (Packed == TensorType::kBF16) return LoadBf16(p + lane * 2);
 }
 
-template <PackedType Packed, int R>
+template <TensorType Packed, int R>
 void FloatTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* x, size_t stride_bytes, float* out,
                  PrefetchAhead ahead) {
   constexpr PackedFormat kF = kFormat<Packed>;
@@ -302,7 +302,7 @@ void FloatTileOf(const uint8_t* panel, int64_t k, int lane, const uint8_t* x, si
 }
 
 // Tiles of 8, 4, 2 and 1 rows.
-template <PackedType Packed, int R = kMaxFloatRows>
+template <TensorType Packed, int R = kMaxFloatRows>
 void FloatTile(const uint8_t* panel, int64_t k, const uint8_t* activations, size_t stride_bytes, int rows, float* out,
                PrefetchAhead ahead) {
   if (rows >= R) {
@@ -351,11 +351,18 @@ void Quantize(const float* x, int64_t k, void* blocks) {
   }
 }
 
+struct Tiles {
+  template <TensorType type, int digits>
+  static constexpr TileFunction kInteger = IntegerTile<type, digits>;
+  template <TensorType type>
+  static constexpr TileFunction kFloat = FloatTile<type>;
+};
+
 constexpr LinearKernels MakeKernels(Isa isa) {
-  return {isa,
-          {kMaxIntegerRows<1>, kMaxIntegerRows<2>, kMaxFloatRows},
-          {SLUICE_INTEGER_TILES(IntegerTile, 1), SLUICE_INTEGER_TILES(IntegerTile, 2), SLUICE_FLOAT_TILES(FloatTile)},
-          {Quantize<1>, Quantize<2>, nullptr}};
+  return WithTiles<Tiles>({.isa = isa,
+                           .max_rows = {kMaxIntegerRows<1>, kMaxIntegerRows<2>, kMaxFloatRows},
+                           .tile = {},
+                           .quantize = {Quantize<1>, Quantize<2>, nullptr}});
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
-// The kernel tables that are built, and how a kernel file fills one from its two tile templates.
+// The kernel tables that are built, and how a kernel file fills one from its two tile templates: at compile time, so
+// that no code of this header is left in a file of another instruction set.
 #pragma once
+
+#include <utility>
 
 #include "engine/ops/cpu/linear_kernels.h"
 
@@ -10,19 +13,29 @@ extern const LinearKernels kAvx2Kernels;
 extern const LinearKernels kAvx2VnniKernels;
 extern const LinearKernels kAvx512Kernels;
 
-}  // namespace sluice
+template <class Tiles, TensorType type>
+constexpr void AddTiles(LinearKernels* kernels) {
+  if constexpr (HasCpuForm(type)) {
+    constexpr int kType = static_cast<int>(type);
+    kernels->tile[static_cast<int>(ActivationType::kF32)][kType] = Tiles::template kFloat<type>;
+    if constexpr (PackedFormatOf(type).quantized()) {
+      kernels->tile[static_cast<int>(ActivationType::kInt8)][kType] = Tiles::template kInteger<type, 1>;
+      kernels->tile[static_cast<int>(ActivationType::kInt16)][kType] = Tiles::template kInteger<type, 2>;
+    }
+  }
+}
 
-// One row of LinearKernels::tile, in the order of PackedType.
-#define SLUICE_INTEGER_TILES(Tile, digits)                                                                           \
-  {                                                                                                                  \
-    Tile<PackedType::kQ4_0, digits>, Tile<PackedType::kQ4_1, digits>, Tile<PackedType::kQ5_0, digits>,               \
-        Tile<PackedType::kQ5_1, digits>, Tile<PackedType::kQ8_0, digits>, Tile<PackedType::kQ4_K, digits>,           \
-        Tile<PackedType::kQ5_K, digits>, Tile<PackedType::kQ6_K, digits>, Tile<PackedType::kMXFP4, digits>, nullptr, \
-        nullptr, nullptr                                                                                             \
-  }
-#define SLUICE_FLOAT_TILES(Tile)                                                                            \
-  {                                                                                                         \
-    Tile<PackedType::kQ4_0>, Tile<PackedType::kQ4_1>, Tile<PackedType::kQ5_0>, Tile<PackedType::kQ5_1>,     \
-        Tile<PackedType::kQ8_0>, Tile<PackedType::kQ4_K>, Tile<PackedType::kQ5_K>, Tile<PackedType::kQ6_K>, \
-        Tile<PackedType::kMXFP4>, Tile<PackedType::kF32>, Tile<PackedType::kF16>, Tile<PackedType::kBF16>   \
-  }
+template <class Tiles, int... types>
+constexpr LinearKernels AddAllTiles(LinearKernels kernels, std::integer_sequence<int, types...>) {
+  (AddTiles<Tiles, static_cast<TensorType>(types)>(&kernels), ...);
+  return kernels;
+}
+
+// `kernels` with the tiles of every type that has panels: Tiles::kFloat<type>, and Tiles::kInteger<type, digits> of
+// quantised types. Tiles belongs to one kernel file.
+template <class Tiles>
+constexpr LinearKernels WithTiles(LinearKernels kernels) {
+  return AddAllTiles<Tiles>(kernels, std::make_integer_sequence<int, kNumTensorTypes>());
+}
+
+}  // namespace sluice

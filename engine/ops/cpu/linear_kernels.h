@@ -41,13 +41,14 @@ struct LinearKernels {
   Isa isa;
   // Largest `rows` of a tile, by ActivationType.
   int max_rows[kNumActivationTypes];
-  // By ActivationType and PackedType; nullptr for integer activations with plain floats.
-  TileFunction tile[kNumActivationTypes][kNumPackedTypes];
+  // By ActivationType and the panel's type; nullptr where HasCpuForm is false, and for integer activations with plain
+  // floats.
+  TileFunction tile[kNumActivationTypes][kNumTensorTypes];
   // By ActivationType; nullptr for kF32.
   QuantizeFunction quantize[kNumActivationTypes];
 
   int MaxRows(ActivationType type) const { return max_rows[static_cast<int>(type)]; }
-  TileFunction Tile(ActivationType activation, PackedType weight) const {
+  TileFunction Tile(ActivationType activation, TensorType weight) const {
     return tile[static_cast<int>(activation)][static_cast<int>(weight)];
   }
 };

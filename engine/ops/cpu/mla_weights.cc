@@ -26,9 +26,8 @@ TensorView Transpose(const TensorView& matrix, std::vector<uint8_t>* bytes) {
   std::vector<float> values(static_cast<size_t>(rows * cols));
   DequantizeRow(matrix.type, matrix.data.data(), rows * cols, values.data());
   TensorView transposed{matrix.name, TensorType::kF32, {cols, rows}, {}};
-  const PackedType packed = *PackedTypeFor(matrix.type);
-  if (packed == PackedType::kF16) transposed.type = TensorType::kF16;
-  if (packed == PackedType::kBF16) transposed.type = TensorType::kBF16;
+  const TensorType packed = *PackedTypeFor(matrix.type);
+  if (!GetPackedFormat(packed).quantized()) transposed.type = packed;
   const size_t width = transposed.type == TensorType::kF32 ? 4 : 2;
   bytes->resize(values.size() * width);
   uint8_t* to = bytes->data();

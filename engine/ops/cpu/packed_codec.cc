@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/by_tensor_type.h"
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
 
@@ -60,20 +61,25 @@ void PutFifthBits(uint32_t bits, int lane, uint8_t* block) {
 // Bit 8j of `bytes` becomes bit j.
 uint32_t GatherBits(uint32_t bytes) { return (bytes & kOneBit) * 0x01020408u >> 24 & 15; }
 
-// One-level types of 32: d, [m], [fifth bits], codes. The low and high nibbles already sit as we want them.
-void PackOneLevel(const PackedFormat& format, const uint8_t* src, int lane, uint8_t* block) {
-  uint8_t* scales = block + format.code_bytes;
+// A stored block (of a two-level type: its 8 blocks of 32, behind their d and dmin) -> lane `lane` of `block` in the
+// form of the type's on_cpu. This is for one-level types: d, [m], [fifth bits], codes. The low and high nibbles already
+// sit as we want them.
+template <TensorType type>
+void PackBlock(const uint8_t* src, int lane, uint8_t* block) {
+  constexpr PackedFormat kFormat = PackedFormatOf(type);
+  static_assert(!kFormat.two_level && !kFormat.fp4 && kFormat.code_bits != 6, "the type needs a PackBlock of its own");
+  uint8_t* scales = block + kFormat.code_bytes;
   std::memcpy(scales + lane * 2, src, 2);
   src += 2;
-  if (format.affine) {
+  if constexpr (kFormat.affine) {
     std::memcpy(scales + 64 + lane * 2, src, 2);
     src += 2;
   }
-  if (format.code_bits == 8) {  // q = w + 128
+  if constexpr (kFormat.code_bits == 8) {  // q = w + 128
     for (int g = 0; g < 8; ++g) Store(block + CodeOffset(g, lane), Load<uint32_t>(src + g * 4) ^ 0x80808080u);
     return;
   }
-  if (format.code_bits == 5) {
+  if constexpr (kFormat.code_bits == 5) {
     PutFifthBits(Load<uint32_t>(src), lane, block);
     src += 4;
   }
@@ -81,13 +87,16 @@ void PackOneLevel(const PackedFormat& format, const uint8_t* src, int lane, uint
 }
 
 // e, codes. The scale is 2^(e - 128), half of the block's factor.
-void PackMxfp4(const PackedFormat& format, const uint8_t* src, int lane, uint8_t* block) {
+template <>
+void PackBlock<TensorType::kMXFP4>(const uint8_t* src, int lane, uint8_t* block) {
   const uint32_t scale = src[0] < 2 ? 0x00200000u << src[0] : static_cast<uint32_t>(src[0] - 1) << 23;
-  Store(block + format.code_bytes + lane * 2, static_cast<uint16_t>(scale >> 16));
+  Store(block + PackedFormatOf(TensorType::kMXFP4).code_bytes + lane * 2, static_cast<uint16_t>(scale >> 16));
   for (int pair = 0; pair < 4; ++pair) std::memcpy(block + CodeOffset(pair, lane), src + 1 + pair * 4, 4);
 }
 
-void PackQ4KOrQ5K(const PackedFormat& format, const uint8_t* src, int lane, uint8_t* super) {
+template <TensorType type>
+void PackQ4KOrQ5K(const uint8_t* src, int lane, uint8_t* super) {
+  constexpr PackedFormat format = PackedFormatOf(type);
   std::memcpy(super + lane * 2, src, 2);
   std::memcpy(super + 64 + lane * 2, src + 2, 2);
   const uint8_t* s = src + 4;
@@ -112,6 +121,14 @@ void PackQ4KOrQ5K(const PackedFormat& format, const uint8_t* src, int lane, uint
     }
   }
 }
+template <>
+void PackBlock<TensorType::kQ4_K>(const uint8_t* src, int lane, uint8_t* super) {
+  PackQ4KOrQ5K<TensorType::kQ4_K>(src, lane, super);
+}
+template <>
+void PackBlock<TensorType::kQ5_K>(const uint8_t* src, int lane, uint8_t* super) {
+  PackQ4KOrQ5K<TensorType::kQ5_K>(src, lane, super);
+}
 
 // `low` and `upper` hold the lower four and upper two bits of the 32 codes of one block, one per byte.
 void PutSixBits(const uint8_t* low, const uint8_t* upper, int lane, uint8_t* block) {
@@ -125,16 +142,18 @@ void PutSixBits(const uint8_t* low, const uint8_t* upper, int lane, uint8_t* blo
   for (int high = 0; high < 2; ++high) Store(block + UpperOffset(lane, high), planes[high]);
 }
 
+constexpr PackedFormat kSixBits = PackedFormatOf(TensorType::kQ6_K);
+
 void PutSixBitScales(const int8_t* two, int lane, uint8_t* block) {
-  uint8_t* scales = block + GetPackedFormat(PackedType::kQ6_K).code_bytes;
+  uint8_t* scales = block + kSixBits.code_bytes;
   for (int half = 0; half < 2; ++half) scales[half * 32 + lane] = static_cast<uint8_t>(two[half]);
 }
 
-void PackQ6K(const uint8_t* src, int lane, uint8_t* super) {
-  const PackedFormat& format = GetPackedFormat(PackedType::kQ6_K);
+template <>
+void PackBlock<TensorType::kQ6_K>(const uint8_t* src, int lane, uint8_t* super) {
   std::memcpy(super + lane * 2, src + 208, 2);
   for (int sub = 0; sub < kBlocksPerSuper; ++sub) {
-    uint8_t* block = super + format.super_bytes + sub * format.block_bytes;
+    uint8_t* block = super + kSixBits.super_bytes + sub * kSixBits.block_bytes;
     const int half = sub / 4, plane = sub % 4;
     const uint8_t* q = src + 64 * half + 32 * (plane % 2);
     const uint8_t* high = src + 128 + 32 * half;
@@ -150,12 +169,12 @@ void PackQ6K(const uint8_t* src, int lane, uint8_t* super) {
 }
 
 // Q3_K in the form of Q6_K: w = (d (s - 32)) (q - 4), so the code is q - 4 + 32.
-void PackQ3KAsQ6K(const uint8_t* src, int lane, uint8_t* super) {
-  const PackedFormat& format = GetPackedFormat(PackedType::kQ6_K);
+template <>
+void PackBlock<TensorType::kQ3_K>(const uint8_t* src, int lane, uint8_t* super) {
   std::memcpy(super + lane * 2, src + 108, 2);
   const uint8_t* s = src + 96;
   for (int sub = 0; sub < kBlocksPerSuper; ++sub) {
-    uint8_t* block = super + format.super_bytes + sub * format.block_bytes;
+    uint8_t* block = super + kSixBits.super_bytes + sub * kSixBits.block_bytes;
     const int half = sub / 4, plane = sub % 4;
     const uint8_t* q = src + 32 + 32 * half;
     uint8_t low[kBlock], upper[kBlock];
@@ -176,11 +195,11 @@ void PackQ3KAsQ6K(const uint8_t* src, int lane, uint8_t* super) {
 }
 
 // By way of f32; exact for every type that PackedTypeFor sends here.
-void PackWidened(TensorType type, const uint8_t* row, int64_t k, PackedType packed, int lane, uint8_t* panel) {
+void PackWidened(TensorType type, const uint8_t* row, int64_t k, TensorType packed, int lane, uint8_t* panel) {
   std::vector<float> values(k);
   DequantizeRow(type, row, k, values.data());
   for (int64_t i = 0; i < k; ++i) {
-    if (packed == PackedType::kF32) {
+    if (packed == TensorType::kF32) {
       Store(panel + (i * kPanelRows + lane) * 4, values[i]);
     } else {
       Store(panel + (i * kPanelRows + lane) * 2, static_cast<uint16_t>(std::bit_cast<uint32_t>(values[i]) >> 16));
@@ -188,11 +207,40 @@ void PackWidened(TensorType type, const uint8_t* row, int64_t k, PackedType pack
   }
 }
 
-template <class T>
+template <int bytes>
 void PackFloats(const uint8_t* row, int64_t k, int lane, uint8_t* panel) {
-  for (int64_t i = 0; i < k; ++i)
-    std::memcpy(panel + (i * kPanelRows + lane) * sizeof(T), row + i * sizeof(T), sizeof(T));
+  for (int64_t i = 0; i < k; ++i) std::memcpy(panel + (i * kPanelRows + lane) * bytes, row + i * bytes, bytes);
 }
+
+using RowPacker = void (*)(const uint8_t* row, int64_t k, int lane, uint8_t* panel);
+
+// One stored row as a lane in the form of the type's on_cpu.
+template <TensorType type>
+void PackRow(const uint8_t* row, int64_t k, int lane, uint8_t* panel) {
+  constexpr TensorFormat kStored = FormatOf(type);
+  constexpr PackedFormat kFormat = PackedFormatOf(kStored.on_cpu);
+  if constexpr (kFormat.quantized()) {
+    constexpr int64_t kBytes =
+        kFormat.two_level ? kFormat.super_bytes + kBlocksPerSuper * kFormat.block_bytes : kFormat.block_bytes;
+    static_assert(kStored.stored.block_elems == (kFormat.two_level ? kSuperBlock : kBlock));
+    for (int64_t b = 0; b < k / kStored.stored.block_elems; ++b)
+      PackBlock<type>(row + b * kStored.stored.block_bytes, lane, panel + b * kBytes);
+  } else if constexpr (kStored.on_cpu == type) {
+    PackFloats<kFormat.float_bytes>(row, k, lane, panel);
+  } else {
+    PackWidened(type, row, k, kStored.on_cpu, lane, panel);
+  }
+}
+
+constexpr auto kRowPackers = MakeByTensorType<RowPacker>([]<TensorType type>() -> RowPacker {
+  if constexpr (FormatOf(type).is_weight) return PackRow<type>;
+  return nullptr;
+});
+
+constexpr auto kPackedFormats = MakeByTensorType<PackedFormat>([]<TensorType type>() -> PackedFormat {
+  if constexpr (HasCpuForm(type)) return PackedFormatOf(type);
+  return {};
+});
 
 int ReadCode(const PackedFormat& format, const uint8_t* block, int lane, int k) {
   if (format.code_bits == 8) return block[CodeOffset(k / 4, lane) + k % 4];
@@ -208,80 +256,25 @@ int ReadCode(const PackedFormat& format, const uint8_t* block, int lane, int k) 
 
 }  // namespace
 
-std::optional<PackedType> PackedTypeFor(TensorType type) {
-  switch (type) {
-    case TensorType::kQ4_0:
-      return PackedType::kQ4_0;
-    case TensorType::kQ4_1:
-      return PackedType::kQ4_1;
-    case TensorType::kQ5_0:
-      return PackedType::kQ5_0;
-    case TensorType::kQ5_1:
-      return PackedType::kQ5_1;
-    case TensorType::kQ8_0:
-      return PackedType::kQ8_0;
-    case TensorType::kQ4_K:
-      return PackedType::kQ4_K;
-    case TensorType::kQ5_K:
-      return PackedType::kQ5_K;
-    case TensorType::kQ3_K:
-    case TensorType::kQ6_K:
-      return PackedType::kQ6_K;
-    case TensorType::kMXFP4:
-      return PackedType::kMXFP4;
-    case TensorType::kQ2_K:
-    case TensorType::kF32:
-      return PackedType::kF32;
-    case TensorType::kF16:
-      return PackedType::kF16;
-    case TensorType::kF8E4M3:
-    case TensorType::kBF16:
-      return PackedType::kBF16;
-    default:
-      return std::nullopt;
-  }
+const PackedFormat& GetPackedFormat(TensorType type) { return kPackedFormats[type]; }
+
+std::optional<TensorType> PackedTypeFor(TensorType type) {
+  if (!FormatOf(type).is_weight) return std::nullopt;
+  return FormatOf(type).on_cpu;
 }
 
-int64_t PanelBytes(PackedType type, int64_t k) {
+int64_t PanelBytes(TensorType type, int64_t k) {
   const PackedFormat& format = GetPackedFormat(type);
   if (!format.quantized()) return k * kPanelRows * format.float_bytes;
   return k / kBlock * format.block_bytes + (format.two_level ? k / kSuperBlock * format.super_bytes : 0);
 }
 
-void PackLane(TensorType type, const uint8_t* row, int64_t k, PackedType packed, int lane, uint8_t* panel) {
-  const PackedFormat& format = GetPackedFormat(packed);
-  const TensorTypeInfo& info = GetTensorTypeInfo(type);
-  if (!format.quantized()) {
-    if (packed == PackedType::kF32 && type == TensorType::kF32) return PackFloats<uint32_t>(row, k, lane, panel);
-    const bool same = (packed == PackedType::kF16 && type == TensorType::kF16) ||
-                      (packed == PackedType::kBF16 && type == TensorType::kBF16);
-    return same ? PackFloats<uint16_t>(row, k, lane, panel) : PackWidened(type, row, k, packed, lane, panel);
-  }
-  if (!format.two_level) {
-    for (int64_t b = 0; b < k / kBlock; ++b) {
-      const auto pack = format.fp4 ? PackMxfp4 : PackOneLevel;
-      pack(format, row + b * info.block_bytes, lane, panel + b * format.block_bytes);
-    }
-    return;
-  }
-  for (int64_t s = 0; s < k / kSuperBlock; ++s) {
-    const uint8_t* src = row + s * info.block_bytes;
-    uint8_t* super = panel + SuperOffset(format, s * kBlocksPerSuper);
-    switch (type) {
-      case TensorType::kQ6_K:
-        PackQ6K(src, lane, super);
-        break;
-      case TensorType::kQ3_K:
-        PackQ3KAsQ6K(src, lane, super);
-        break;
-      default:
-        PackQ4KOrQ5K(format, src, lane, super);
-        break;
-    }
-  }
+void PackLane(TensorType type, const uint8_t* row, int64_t k, TensorType packed, int lane, uint8_t* panel) {
+  if (packed == FormatOf(type).on_cpu) return kRowPackers[type](row, k, lane, panel);
+  PackWidened(type, row, k, packed, lane, panel);
 }
 
-LaneBlock ReadLaneBlock(PackedType packed, const uint8_t* panel, int64_t index, int lane) {
+LaneBlock ReadLaneBlock(TensorType packed, const uint8_t* panel, int64_t index, int lane) {
   const PackedFormat& format = GetPackedFormat(packed);
   const uint8_t* block = panel + BlockOffset(format, index);
   const uint8_t* scales = block + format.code_bytes;
@@ -308,19 +301,19 @@ LaneBlock ReadLaneBlock(PackedType packed, const uint8_t* panel, int64_t index, 
   return out;
 }
 
-float ReadLaneFloat(PackedType packed, const uint8_t* panel, int64_t k, int lane) {
+float ReadLaneFloat(TensorType packed, const uint8_t* panel, int64_t k, int lane) {
   const int64_t index = k * kPanelRows + lane;
   switch (packed) {
-    case PackedType::kF16:
+    case TensorType::kF16:
       return F16ToFloat(Load<uint16_t>(panel + index * 2));
-    case PackedType::kBF16:
+    case TensorType::kBF16:
       return Bf16ToFloat(Load<uint16_t>(panel + index * 2));
     default:
       return Load<float>(panel + index * 4);
   }
 }
 
-void UnpackLane(PackedType packed, const uint8_t* panel, int64_t k, int lane, float* out) {
+void UnpackLane(TensorType packed, const uint8_t* panel, int64_t k, int lane, float* out) {
   const PackedFormat& format = GetPackedFormat(packed);
   if (!format.quantized()) {
     for (int64_t i = 0; i < k; ++i) out[i] = ReadLaneFloat(packed, panel, i, lane);

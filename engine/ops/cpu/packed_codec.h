@@ -9,20 +9,21 @@
 
 namespace sluice {
 
-inline const PackedFormat& GetPackedFormat(PackedType type) { return kPackedFormats[static_cast<int>(type)]; }
+// PackedFormatOf(type), looked up.
+const PackedFormat& GetPackedFormat(TensorType type);
 
-// The packed type that holds `type` exactly; nothing for types that are no weights (integers, F64).
-std::optional<PackedType> PackedTypeFor(TensorType type);
+// The type in whose packed form weights of `type` are kept; nothing for types that are no weights (integers, F64).
+std::optional<TensorType> PackedTypeFor(TensorType type);
 
 // Bytes of a panel of rows of k values. REQUIRES: k a multiple of the type's block.
-int64_t PanelBytes(PackedType type, int64_t k);
+int64_t PanelBytes(TensorType type, int64_t k);
 
 // Writes one stored row of `type` (k values) as lane `lane` of a panel of packed type `packed`, whose lane is still
 // zero. `packed` is PackedTypeFor(type), or kF32.
-void PackLane(TensorType type, const uint8_t* row, int64_t k, PackedType packed, int lane, uint8_t* panel);
+void PackLane(TensorType type, const uint8_t* row, int64_t k, TensorType packed, int lane, uint8_t* panel);
 
 // Writes lane `lane` of a panel to out[k].
-void UnpackLane(PackedType packed, const uint8_t* panel, int64_t k, int lane, float* out);
+void UnpackLane(TensorType packed, const uint8_t* panel, int64_t k, int lane, float* out);
 
 // A block of 32 k of a lane of a quantised panel: w = scale[sub] * (code - zero), or scale[0] * code + offset.
 struct LaneBlock {
@@ -30,10 +31,10 @@ struct LaneBlock {
   float scale[2];  // per 16 k; equal where the type has one per 32
   float offset;    // 0 unless affine
 };
-LaneBlock ReadLaneBlock(PackedType packed, const uint8_t* panel, int64_t block, int lane);
+LaneBlock ReadLaneBlock(TensorType packed, const uint8_t* panel, int64_t block, int lane);
 
 // Value `k` of a lane of a panel of plain floats.
-float ReadLaneFloat(PackedType packed, const uint8_t* panel, int64_t k, int lane);
+float ReadLaneFloat(TensorType packed, const uint8_t* panel, int64_t k, int lane);
 
 // The weight that code `k` of the block stands for.
 inline float LaneBlockValue(const PackedFormat& format, const LaneBlock& block, int k) {

@@ -24,13 +24,16 @@
 //
 // Plain floats: for each k the 32 lanes side by side.
 //
-// Bytes against the GGUF: Q4_0 .. Q8_0, Q6_K and floats equal; Q4_K 148 for 144, Q5_K 180 for 176 (6-bit scales are
-// kept as bytes), MXFP4 18 for 17. Types without a packed form of their own are widened to one that holds them exactly:
-// Q3_K as Q6_K (210 for 110), F8_E4M3 as BF16 (2 for 1), Q2_K as F32 (1,024 for 84).
+// Which of these a type has follows from its row in engine/base/tensor_format.h. Bytes against the GGUF: Q4_0 .. Q8_0,
+// Q6_K and floats equal; Q4_K 148 for 144, Q5_K 180 for 176 (6-bit scales are kept as bytes), MXFP4 18 for 17. Types
+// without a form of their own are widened to one that holds them exactly: Q3_K as Q6_K (210 for 110), F8_E4M3 as BF16
+// (2 for 1), Q2_K as F32 (1,024 for 84).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "engine/base/tensor_format.h"
 
 namespace sluice {
 
@@ -38,9 +41,7 @@ inline constexpr int kPanelRows = 32;
 inline constexpr int kBlock = 32;        // k per block
 inline constexpr int kSuperBlock = 256;  // k per super-block of two-level types
 
-enum class PackedType : uint8_t { kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K, kMXFP4, kF32, kF16, kBF16 };
-inline constexpr int kNumPackedTypes = 12;
-
+// Panels of one type; plain floats have only float_bytes.
 struct PackedFormat {
   int code_bits;  // 4, 5, 6, 8; 0 for plain floats
   int zero;       // symmetric types
@@ -51,25 +52,33 @@ struct PackedFormat {
   int block_bytes;       // codes and scales
   int super_bytes;       // before each 8 blocks
   int float_bytes;       // plain floats: bytes of a value
-  bool fp4 = false;      // codes by kMxfp4Codes, scales in bf16
+  bool fp4;              // codes by kMxfp4Codes, scales in bf16
 
   constexpr bool quantized() const { return code_bits != 0; }
 };
 
-inline constexpr PackedFormat kPackedFormats[kNumPackedTypes] = {
-    {4, 8, false, false, 1, 512, 576, 0, 0},         // Q4_0
-    {4, 0, true, false, 1, 512, 640, 0, 0},          // Q4_1
-    {5, 16, false, false, 1, 640, 704, 0, 0},        // Q5_0
-    {5, 0, true, false, 1, 640, 768, 0, 0},          // Q5_1
-    {8, 128, false, false, 1, 1024, 1088, 0, 0},     // Q8_0
-    {4, 0, true, true, 1, 512, 576, 128, 0},         // Q4_K
-    {5, 0, true, true, 1, 640, 704, 128, 0},         // Q5_K
-    {6, 32, false, true, 2, 768, 832, 64, 0},        // Q6_K
-    {4, 12, false, false, 1, 512, 576, 0, 0, true},  // MXFP4
-    {0, 0, false, false, 0, 0, 0, 0, 4},             // F32
-    {0, 0, false, false, 0, 0, 0, 0, 2},             // F16
-    {0, 0, false, false, 0, 0, 0, 0, 2},             // BF16
-};
+// REQUIRES: HasCpuForm(type).
+constexpr PackedFormat PackedFormatOf(TensorType type) {
+  const TensorFormat& row = FormatOf(type);
+  const BlockCodes& codes = row.codes;
+  PackedFormat format = {};
+  if (codes.bits == 0) {
+    format.float_bytes = row.stored.block_bytes;
+    return format;
+  }
+  constexpr int kScales = kPanelRows * 2;  // bytes: a 16-bit float a lane, or two bytes
+  const int both = codes.affine ? 2 : 1;   // scales, and offsets
+  format.code_bits = codes.bits;
+  format.zero = codes.zero;
+  format.affine = codes.affine;
+  format.two_level = codes.two_level;
+  format.scales_per_block = kBlock / codes.scale_length;
+  format.code_bytes = kPanelRows * kBlock * codes.bits / 8;
+  format.block_bytes = format.code_bytes + kScales * (codes.two_level ? 1 : both);
+  format.super_bytes = codes.two_level ? kScales * both : 0;
+  format.fp4 = codes.fp4;
+  return format;
+}
 
 inline constexpr uint8_t kMxfp4Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 

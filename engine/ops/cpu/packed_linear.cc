@@ -46,7 +46,7 @@ absl::Status CheckPart(const TensorView& part, const TensorView& first) {
   return absl::OkStatus();
 }
 
-void PackRow(const TensorView& part, int64_t row, PackedType packed, int lane, uint8_t* panel) {
+void PackRow(const TensorView& part, int64_t row, TensorType packed, int lane, uint8_t* panel) {
   const int64_t k = part.shape[1];
   PackLane(part.type, part.data.data() + row * TensorBytes(part.type, k), k, packed, lane, panel);
 }
@@ -85,11 +85,11 @@ void PackedLinear::PlanSegments(std::span<const TensorView> parts) {
   const bool gate_up = layout_ == LinearLayout::kGateUp;
   k_ = parts[0].shape[1];
   for (const TensorView& part : parts) {
-    const PackedType type = *PackedTypeFor(part.type);
+    const TensorType type = *PackedTypeFor(part.type);
     if (!gate_up && (segments_.empty() || segments_.back().type != type))
       segments_.push_back({type, num_rows_, 0, 0, 0, 0, 0});
     if (gate_up && segments_.empty()) segments_.push_back({type, 0, 0, 0, 0, 0, 0});
-    if (gate_up && segments_.back().type != type) segments_.back().type = PackedType::kF32;
+    if (gate_up && segments_.back().type != type) segments_.back().type = TensorType::kF32;
     segments_.back().num_rows = part.shape[0] + (gate_up ? 0 : segments_.back().num_rows);
     num_rows_ += part.shape[0];
   }

@@ -18,7 +18,7 @@ namespace sluice {
 
 // 32 lanes of packed weights.
 struct PanelView {
-  PackedType type = PackedType::kF32;
+  TensorType type = TensorType::kF32;
   const uint8_t* data = nullptr;
   int64_t bytes = 0;
   // kStacked: lane l is row first_row + l of the matrix, l < num_rows <= 32.
@@ -59,7 +59,7 @@ class PackedLinear {
  private:
   // A run of panels of one packed type.
   struct Segment {
-    PackedType type;
+    TensorType type;
     int64_t first_row, num_rows;  // kGateUp: of one part
     int64_t first_panel, num_panels;
     int64_t panel_bytes, offset;

@@ -15,7 +15,7 @@ cuda::GemmArgs MakeGemm(const cuda::WeightMatrix& matrix, const GemmInput& x, in
   cuda::GemmArgs gemm;
   gemm.m = num_rows;
   gemm.x = x.data;
-  gemm.x_element = matrix.format == cuda::WeightFormat::kF32 ? cuda::Element::kF32 : cuda::Element::kBF16;
+  gemm.x_element = matrix.format == TensorType::kF32 ? cuda::Element::kF32 : cuda::Element::kBF16;
   gemm.x_stride = x.stride;
   gemm.w = matrix;
   return gemm;
@@ -61,7 +61,7 @@ absl::Status MultiplyByLibrary(CudaContext& context, const cuda::GemmArgs& gemm,
 
 // Where there is a library: what it takes, whatever the rows.
 bool MayTakeLibrary(const CudaContext& context, const cuda::GemmArgs& gemm) {
-  return context.route.library() != nullptr && gemm.w.format != cuda::WeightFormat::kF32 && gemm.w.n % 8 == 0 &&
+  return context.route.library() != nullptr && gemm.w.format != TensorType::kF32 && gemm.w.n % 8 == 0 &&
          gemm.out_stride % 4 == 0 && reinterpret_cast<uintptr_t>(gemm.out) % 16 == 0;
 }
 

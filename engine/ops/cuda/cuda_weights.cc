@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/base/dequantize.h"
 #include "engine/base/float16.h"
+#include "engine/base/tensor_format.h"
 #include "engine/ops/cuda/kernels/weight_packing.h"
 #include "engine/ops/validate.h"
 
 namespace sluice {
 namespace {
-
-using cuda::WeightFormat;
 
 // 16-byte loads of bf16 rows.
 constexpr int64_t kInFeaturesMultiple = 8;
@@ -29,36 +27,10 @@ absl::Status CheckInFeatures(const TensorView& part) {
       "tensor ", part.name, " has ", in, " input features; on a GPU they must be a multiple of ", kInFeaturesMultiple));
 }
 
-// The format whose kernels read the type as it is stored.
-std::optional<WeightFormat> StoredFormat(TensorType type) {
-  switch (type) {
-    case TensorType::kF32:
-      return WeightFormat::kF32;
-    case TensorType::kBF16:
-      return WeightFormat::kBF16;
-    case TensorType::kF16:
-      return WeightFormat::kF16;
-    case TensorType::kQ8_0:
-      return WeightFormat::kQ8_0;
-    case TensorType::kQ4_0:
-      return WeightFormat::kQ4_0;
-    case TensorType::kQ4_1:
-      return WeightFormat::kQ4_1;
-    case TensorType::kQ5_0:
-      return WeightFormat::kQ5_0;
-    case TensorType::kQ4_K:
-      return WeightFormat::kQ4_K;
-    case TensorType::kQ6_K:
-      return WeightFormat::kQ6_K;
-    default:
-      return std::nullopt;
-  }
-}
+int64_t PlainBytes(TensorType format) { return format == TensorType::kF32 ? 4 : 2; }
 
-int64_t PlainBytes(WeightFormat format) { return format == WeightFormat::kF32 ? 4 : 2; }
-
-void StorePlain(std::span<const float> values, WeightFormat format, uint8_t* to) {
-  if (format == WeightFormat::kF32) {
+void StorePlain(std::span<const float> values, TensorType format, uint8_t* to) {
+  if (format == TensorType::kF32) {
     std::memcpy(to, values.data(), values.size_bytes());
     return;
   }
@@ -104,7 +76,7 @@ class TilePacker {
   };
 
   const uint8_t* Stored(const Row& row, int r, Worker* memory) const {
-    if (StoredFormat(row.type) == matrix_.format) return row.data;
+    if (row.type == matrix_.format) return row.data;
     memory->rows.resize(static_cast<size_t>(cuda::kTileRows * row_bytes_));
     memory->values.resize(static_cast<size_t>(matrix_.k));
     uint8_t* to = memory->rows.data() + r * row_bytes_;
@@ -127,23 +99,23 @@ int64_t CudaLinear::resident_bytes() const {
   return bytes;
 }
 
-WeightFormat WeightLoader::FormatOf(TensorType type, bool precise) const {
-  if (activations_ == cuda::Element::kF32 || precise) return WeightFormat::kF32;
-  const WeightFormat format = StoredFormat(type).value_or(WeightFormat::kBF16);
-  return format == WeightFormat::kF32 ? WeightFormat::kBF16 : format;  // f32 meets f32 activations only
+TensorType WeightLoader::FormatFor(TensorType type, bool precise) const {
+  if (activations_ == cuda::Element::kF32 || precise) return TensorType::kF32;
+  const TensorType format = FormatOf(type).on_gpu;
+  return format == TensorType::kF32 ? TensorType::kBF16 : format;  // f32 meets f32 activations only
 }
 
 int64_t WeightLoader::LeastBytes(const TensorView& tensor) const {
   if (!CanDequantize(tensor.type)) return 0;
-  const WeightFormat format = FormatOf(tensor.type, false);
-  if (StoredFormat(tensor.type) == format) return static_cast<int64_t>(tensor.data.size());
-  return tensor.num_elements() * (format == WeightFormat::kF32 ? 4 : 2);
+  const TensorType format = FormatFor(tensor.type, false);
+  if (tensor.type == format) return static_cast<int64_t>(tensor.data.size());
+  return tensor.num_elements() * (format == TensorType::kF32 ? 4 : 2);
 }
 
-WeightFormat WeightLoader::CommonFormat(std::span<const TensorView> parts, bool precise) const {
-  const WeightFormat format = FormatOf(parts[0].type, precise);
+TensorType WeightLoader::CommonFormat(std::span<const TensorView> parts, bool precise) const {
+  const TensorType format = FormatFor(parts[0].type, precise);
   for (const TensorView& part : parts) {
-    if (FormatOf(part.type, precise) != format) return WeightFormat::kBF16;
+    if (FormatFor(part.type, precise) != format) return TensorType::kBF16;
   }
   return format;
 }
@@ -153,7 +125,7 @@ absl::Status WeightLoader::Pack(std::span<const TensorView> parts, const cuda::W
   bool widened = false;
   for (const TensorView& part : parts) {
     stored += static_cast<int64_t>(part.data.size());
-    widened |= StoredFormat(part.type) != matrix.format;
+    widened |= part.type != matrix.format;
   }
   const int64_t bytes = cuda::PackedBytes(matrix.format, matrix.n, matrix.k, matrix.gated);
   if (widened) widened_bytes_ += std::max<int64_t>(0, bytes - stored);
@@ -162,7 +134,7 @@ absl::Status WeightLoader::Pack(std::span<const TensorView> parts, const cuda::W
                       [&](int64_t tile, int worker, std::byte* out) { packer.Pack(tile, worker, out); });
 }
 
-absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView> parts, WeightFormat format,
+absl::StatusOr<CudaLinear::Piece> WeightLoader::Piece(std::span<const TensorView> parts, TensorType format,
                                                       bool gated) {
   CudaLinear::Piece piece;
   piece.matrix.format = format;
@@ -186,8 +158,8 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> WeightLoader::Linear(std::span<const
   for (size_t first = 0; first < parts.size();) {
     // Gate and up are one matrix whatever they are stored as.
     size_t end = gated ? parts.size() : first + 1;
-    WeightFormat format = CommonFormat(parts.subspan(first, end - first), precise);
-    while (end < parts.size() && FormatOf(parts[end].type, precise) == format) ++end;
+    TensorType format = CommonFormat(parts.subspan(first, end - first), precise);
+    while (end < parts.size() && FormatFor(parts[end].type, precise) == format) ++end;
     SLUICE_ASSIGN_OR_RETURN(CudaLinear::Piece piece, Piece(parts.subspan(first, end - first), format, gated));
     piece.first_row = static_cast<int32_t>(linear->out_);
     linear->out_ += piece.matrix.n;
@@ -221,7 +193,7 @@ absl::StatusOr<std::unique_ptr<CudaExperts>> WeightLoader::Experts(std::span<con
 absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k,
                                                     bool turned) {
   CudaMlaUp::Half half;
-  half.first.format = activations_ == cuda::Element::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
+  half.first.format = activations_ == cuda::Element::kF32 ? TensorType::kF32 : TensorType::kBF16;
   half.first.n = n;
   half.first.k = k;
   const int64_t bytes = cuda::PackedBytes(half.first.format, n, k, false);

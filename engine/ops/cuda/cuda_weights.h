@@ -13,7 +13,7 @@
 #include "engine/ops/cuda/device_buffer.h"
 #include "engine/ops/cuda/kernels/qkv.h"
 #include "engine/ops/cuda/kernels/types.h"
-#include "engine/ops/cuda/kernels/weight_format.h"
+#include "engine/ops/cuda/kernels/weight_matrix.h"
 #include "engine/ops/cuda/weight_upload.h"
 #include "engine/ops/ops.h"
 
@@ -135,9 +135,9 @@ class WeightLoader {
   int64_t widened_bytes() const { return widened_bytes_; }
 
  private:
-  cuda::WeightFormat FormatOf(TensorType type, bool precise) const;
-  cuda::WeightFormat CommonFormat(std::span<const TensorView> parts, bool precise) const;
-  absl::StatusOr<CudaLinear::Piece> Piece(std::span<const TensorView> parts, cuda::WeightFormat format, bool gated);
+  TensorType FormatFor(TensorType type, bool precise) const;
+  TensorType CommonFormat(std::span<const TensorView> parts, bool precise) const;
+  absl::StatusOr<CudaLinear::Piece> Piece(std::span<const TensorView> parts, TensorType format, bool gated);
   // The matrices of all heads, [n, k] each, or [k, n] if they are to be `turned`.
   absl::StatusOr<CudaMlaUp::Half> Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k, bool turned);
   // Sends the matrix that `parts` make to `to`.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/ops/cuda/kernels/types.h"
-#include "engine/ops/cuda/kernels/weight_format.h"
+#include "engine/ops/cuda/kernels/weight_matrix.h"
 
 namespace sluice::cuda {
 

@@ -5,30 +5,6 @@
 namespace sluice::cuda {
 namespace {
 
-template <class Launch>
-void WithFormat(WeightFormat format, const Launch& launch) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return;  // has no tiles
-    case WeightFormat::kBF16:
-      return launch(BF16Weights());
-    case WeightFormat::kF16:
-      return launch(F16Weights());
-    case WeightFormat::kQ8_0:
-      return launch(Q8_0Weights());
-    case WeightFormat::kQ4_0:
-      return launch(Q4_0Weights());
-    case WeightFormat::kQ4_1:
-      return launch(Q4_1Weights());
-    case WeightFormat::kQ5_0:
-      return launch(Q5_0Weights());
-    case WeightFormat::kQ4_K:
-      return launch(Q4_KWeights());
-    case WeightFormat::kQ6_K:
-      return launch(Q6_KWeights());
-  }
-}
-
 // The tiled kernel reads x and the weights the fewest times, but gives 128 rows of the matrix to one processor: with
 // few blocks most of the processors would have nothing to do.
 bool IsWorthTiles(const Product& product, int32_t tokens, bool is_scaled) {
@@ -44,9 +20,9 @@ bool IsWorthTiles(const Product& product, int32_t tokens, bool is_scaled) {
 void LaunchProduct(const Product& product, GemmKernel kernel, Stream stream) {
   const GemmArgs& gemm = product.gemm;
   if (gemm.m == 0 || gemm.w.n == 0 || product.num_batches == 0) return;
-  if (gemm.w.format == WeightFormat::kF32) return LaunchF32(product, stream);
+  if (gemm.w.format == TensorType::kF32) return LaunchF32(product, stream);
   const int32_t tokens = product.num_experts == 0 ? gemm.m : gemm.m / product.num_experts + 1;  // of a matrix
-  WithFormat(gemm.w.format, [&]<class F>(F) {
+  VisitFormat(TileFormats(), gemm.w.format, [&]<class F>(F) {
     if (kernel == GemmKernel::kTiled || (kernel == GemmKernel::kFastest && IsWorthTiles(product, tokens, F::kScaled))) {
       LaunchTiled<F>(product, tokens, stream);
     } else {

@@ -10,7 +10,7 @@
 
 #include "engine/base/layer_types.h"
 #include "engine/ops/cuda/kernels/types.h"
-#include "engine/ops/cuda/kernels/weight_format.h"
+#include "engine/ops/cuda/kernels/weight_matrix.h"
 
 namespace sluice::cuda {
 

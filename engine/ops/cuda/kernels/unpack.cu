@@ -8,24 +8,6 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// Scales and minima as they are stored. Products take those of ScalesOf, which have the 128 of their operands in the
-// minimum already.
-template <class F>
-__device__ __forceinline__ RowScales StoredScales(const typename F::Header& header, const typename F::Payload& payload,
-                                                  int block) {
-  if constexpr (F::kFormat == WeightFormat::kQ4_1) {
-    const uint32_t low = WordOf(header.scales_and_mins, block), high = WordOf(header.scales_and_mins, 2 + block);
-    return {LowHalf(low), LowHalf(high), HighHalf(low), HighHalf(high)};
-  } else if constexpr (F::kFormat == WeightFormat::kQ4_K) {
-    return {F::TimesByte(LowHalf(header.d_and_dmin.x), payload.scales.x, block),
-            F::TimesByte(LowHalf(header.d_and_dmin.y), payload.scales.y, block),
-            F::TimesByte(-HighHalf(header.d_and_dmin.x), payload.scales.x, 2 + block),
-            F::TimesByte(-HighHalf(header.d_and_dmin.y), payload.scales.y, 2 + block)};
-  } else {
-    return F::ScalesOf(header, payload, block);
-  }
-}
-
 __device__ __forceinline__ uint32_t Bf16Pair(float low, float high) {
   return BitsAs<uint32_t>(__floats2bfloat162_rn(low, high));
 }
@@ -33,13 +15,8 @@ __device__ __forceinline__ uint32_t Bf16Pair(float low, float high) {
 // The two weights that an operand's register stands for.
 template <class F>
 __device__ __forceinline__ uint32_t PlainPair(uint32_t operand, float scale, float min) {
-  if constexpr (F::kFormat == WeightFormat::kBF16) return operand;
-  if constexpr (F::kFormat == WeightFormat::kF16) return Bf16Pair(LowHalf(operand), HighHalf(operand));
-  const float low = __uint_as_float(operand << 16), high = __uint_as_float(operand & 0xffff0000u);
-  if constexpr (F::kHasMin) {
-    return Bf16Pair(__fadd_rn(__fmul_rn(scale, low - 128.0f), min), __fadd_rn(__fmul_rn(scale, high - 128.0f), min));
-  }
-  return Bf16Pair(scale * low, scale * high);
+  if constexpr (F::kFormat == TensorType::kBF16) return operand;
+  return Bf16Pair(StoredWeight<F>(operand, 0, scale, min), StoredWeight<F>(operand, 1, scale, min));
 }
 
 // What a lane has of a step: 4 consecutive values of each of two rows for each of the step's mma instructions.
@@ -105,26 +82,7 @@ void Launch(const WeightMatrix& w, void* plain, Stream stream) {
 
 void LaunchUnpack(const WeightMatrix& w, void* plain, Stream stream) {
   if (w.n == 0 || w.k == 0) return;
-  switch (w.format) {
-    case WeightFormat::kF32:
-      return;  // has no tiles
-    case WeightFormat::kBF16:
-      return Launch<BF16Weights>(w, plain, stream);
-    case WeightFormat::kF16:
-      return Launch<F16Weights>(w, plain, stream);
-    case WeightFormat::kQ8_0:
-      return Launch<Q8_0Weights>(w, plain, stream);
-    case WeightFormat::kQ4_0:
-      return Launch<Q4_0Weights>(w, plain, stream);
-    case WeightFormat::kQ4_1:
-      return Launch<Q4_1Weights>(w, plain, stream);
-    case WeightFormat::kQ5_0:
-      return Launch<Q5_0Weights>(w, plain, stream);
-    case WeightFormat::kQ4_K:
-      return Launch<Q4_KWeights>(w, plain, stream);
-    case WeightFormat::kQ6_K:
-      return Launch<Q6_KWeights>(w, plain, stream);
-  }
+  VisitFormat(TileFormats(), w.format, [&]<class F>(F) { Launch<F>(w, plain, stream); });
 }
 
 }  // namespace sluice::cuda

@@ -22,13 +22,14 @@
 //   Q6_K        4  as Q4_0, then [lane][j / 2] word: bits 8 (j % 2) + 2 i +     [g][row half] f16 d
 //                  16 h and the next, the fifth and sixth, then [g][row half]
 //                  bytes scale + 128 of the blocks of 16
-// Bytes per weight are those of the file, for Q4_K 3 % more. With `gated` a row tile is 8 rows of gate and the same 8
+// Sizes follow from the format's row in engine/base/tensor_format.h. Bytes per weight are those of the file, for Q4_K
+// 3 % more. With `gated` a row tile is 8 rows of gate and the same 8
 // of up.
 #pragma once
 
 #include <cstdint>
 
-#include "engine/ops/cuda/kernels/weight_format.h"
+#include "engine/base/tensor_format.h"
 
 namespace sluice::cuda {
 
@@ -43,28 +44,17 @@ struct TileLayout {
   constexpr int k() const { return steps * kStepK; }
 };
 
-// REQUIRES: not kF32.
-constexpr TileLayout TileLayoutOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kBF16:
-    case WeightFormat::kF16:
-      return {.payload_bytes = 2048};
-    case WeightFormat::kQ8_0:
-      return {.header_bytes = 64, .payload_bytes = 1024};
-    case WeightFormat::kQ4_0:
-      return {.header_bytes = 64, .payload_bytes = 512};
-    case WeightFormat::kQ4_1:
-      return {.header_bytes = 128, .payload_bytes = 512};
-    case WeightFormat::kQ5_0:
-      return {.header_bytes = 64, .payload_bytes = 640};
-    case WeightFormat::kQ4_K:
-      return {.steps = 4, .header_bytes = 64, .payload_bytes = 576};
-    case WeightFormat::kQ6_K:
-      return {.steps = 4, .header_bytes = 32, .payload_bytes = 832};
-    case WeightFormat::kF32:
-      break;
-  }
-  return {};
+// REQUIRES: HasGpuForm(format), not kF32.
+constexpr TileLayout TileLayoutOf(TensorType format) {
+  const TensorFormat& row = FormatOf(format);
+  const BlockCodes& codes = row.codes;
+  if (codes.bits == 0) return {.payload_bytes = kTileRows * kStepK * row.stored.block_bytes};
+  const int code_bytes = kTileRows * kStepK * codes.bits / 8;
+  const int scale_bytes = kTileRows * (codes.affine ? 4 : 2);  // f16 d, and m or dmin, of a block of each row
+  if (!codes.two_level) return {.header_bytes = kStepK / 32 * scale_bytes, .payload_bytes = code_bytes};
+  return {.steps = row.stored.block_elems / kStepK,
+          .header_bytes = scale_bytes,
+          .payload_bytes = code_bytes + kTileRows * 4};
 }
 
 constexpr int32_t RowTiles(int32_t n, bool gated) {

@@ -4,43 +4,18 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/by_tensor_type.h"
 #include "engine/base/check.h"
+#include "engine/base/tensor_format.h"
 #include "engine/ops/cuda/kernels/weight_layout.h"
 
 namespace sluice::cuda {
 namespace {
 
-struct SourceBlock {
-  int elems, bytes;
-};
-
-SourceBlock SourceBlockOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return {1, 4};
-    case WeightFormat::kBF16:
-    case WeightFormat::kF16:
-      return {1, 2};
-    case WeightFormat::kQ8_0:
-      return {32, 34};
-    case WeightFormat::kQ4_0:
-      return {32, 18};
-    case WeightFormat::kQ4_1:
-      return {32, 20};
-    case WeightFormat::kQ5_0:
-      return {32, 22};
-    case WeightFormat::kQ4_K:
-      return {256, 144};
-    case WeightFormat::kQ6_K:
-      return {256, 210};
-  }
-  return {};
-}
-
-void CheckShape(WeightFormat format, int32_t n, int32_t k, bool gated) {
+void CheckShape(TensorType format, int32_t n, int32_t k, bool gated) {
   SLUICE_CHECK(n >= 0 && k >= 0 && !(gated && n % 2 != 0));
-  const int step = SourceBlockOf(format).elems;
-  SLUICE_CHECK(format == WeightFormat::kF32 || k % (step == 1 ? 8 : step) == 0);
+  const int step = GetTensorTypeInfo(format).block_elems;
+  SLUICE_CHECK(format == TensorType::kF32 || k % (step == 1 ? 8 : step) == 0);
 }
 
 // Four values of a row, of consecutive k from a multiple of 4 on, in the bytes of a word, the first in the lowest. They
@@ -108,20 +83,25 @@ class TileWriter {
 // Of a header or a row of scales: where row r of the tile has its `bytes`.
 int RowPlace(int r, int bytes) { return (r % 8 * 2 + r / 8) * bytes; }
 
-// A block of 32 of row r.
-void PackBlock32(WeightFormat format, const uint8_t* b, int r, int block, TileWriter& tile) {
-  const int scale_bytes = format == WeightFormat::kQ4_1 ? 4 : 2;
-  std::memcpy(tile.header() + RowPlace(r, 2 * scale_bytes) + block * scale_bytes, b, scale_bytes);
+// A stored block of row r, the one with index `block` in the tile. This is for one-level types: d, [m], [fifth bits],
+// codes.
+template <TensorType format>
+void PackBlock(const uint8_t* b, int r, int block, TileWriter& tile) {
+  constexpr BlockCodes kCodes = FormatOf(format).codes;
+  static_assert(!kCodes.two_level && !kCodes.fp4 && kCodes.bits != 6, "the type needs a PackBlock of its own");
+  constexpr int kScaleBytes = kCodes.affine ? 4 : 2;
+  std::memcpy(tile.header() + RowPlace(r, 2 * kScaleBytes) + block * kScaleBytes, b, kScaleBytes);
+  b += kScaleBytes;
   for (int l = 0; l < 32; l += 4) {
     const int k = block * 32 + l;
-    if (format == WeightFormat::kQ8_0) {
-      tile.Put8(r, k, b + 2 + l);
-    } else if (format == WeightFormat::kQ5_0) {
-      const uint32_t high = Load4(b + 2) >> l;
-      tile.Put4(r, k, Nibbles(b + 6, l));
+    if constexpr (kCodes.bits == 8) {
+      tile.Put8(r, k, b + l);
+    } else if constexpr (kCodes.bits == 5) {
+      const uint32_t high = Load4(b) >> l;
+      tile.Put4(r, k, Nibbles(b + 4, l));
       tile.PutFifth(r, k, (high & 1) | (high & 2) << 7 | (high & 4) << 14 | (high & 8) << 21);
     } else {
-      tile.Put4(r, k, Nibbles(b + scale_bytes, l));
+      tile.Put4(r, k, Nibbles(b, l));
     }
   }
 }
@@ -133,7 +113,8 @@ uint8_t SixBits(const uint8_t* s, int j, bool minima) {
   return (s[j + 4] >> at & 15) | s[at + j - 4] >> 6 << 4;
 }
 
-void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
+template <>
+void PackBlock<TensorType::kQ4_K>(const uint8_t* b, int r, int, TileWriter& tile) {
   std::memcpy(tile.header() + RowPlace(r, 4), b, 4);
   for (int block = 0; block < 8; ++block) {
     std::byte* scales = tile.Payload(block * 32) + 512 + RowPlace(r, 4) + block % 2;
@@ -145,7 +126,8 @@ void PackBlockQ4_K(const uint8_t* b, int r, TileWriter& tile) {
   }
 }
 
-void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
+template <>
+void PackBlock<TensorType::kQ6_K>(const uint8_t* b, int r, int, TileWriter& tile) {
   std::memcpy(tile.header() + RowPlace(r, 2), b + 208, 2);
   for (int block = 0; block < 16; ++block)
     tile.Payload(block * 16)[768 + RowPlace(r, 4) + block % 4] = std::byte(b[192 + block] ^ 0x80);
@@ -159,39 +141,32 @@ void PackBlockQ6_K(const uint8_t* b, int r, TileWriter& tile) {
 }
 
 // Row r of a tile, from the file's bytes at `source`: `valid` values of k, the others are padding.
-void PackRow(WeightFormat format, const uint8_t* source, int r, int valid, TileWriter& tile) {
-  switch (format) {
-    case WeightFormat::kQ8_0:
-    case WeightFormat::kQ4_0:
-    case WeightFormat::kQ4_1:
-    case WeightFormat::kQ5_0:
-      for (int block = 0; block < valid / 32; ++block)
-        PackBlock32(format, source + block * SourceBlockOf(format).bytes, r, block, tile);
-      return;
-    case WeightFormat::kQ4_K:
-      return PackBlockQ4_K(source, r, tile);
-    case WeightFormat::kQ6_K:
-      return PackBlockQ6_K(source, r, tile);
-    case WeightFormat::kBF16:
-    case WeightFormat::kF16:
-    case WeightFormat::kF32:
-      break;
-  }
-  SLUICE_CHECK(false && "not of blocks");
+using TileRowPacker = void (*)(const uint8_t* source, int r, int valid, TileWriter& tile);
+
+template <TensorType format>
+void PackTileRow(const uint8_t* source, int r, int valid, TileWriter& tile) {
+  constexpr TensorTypeInfo kStored = FormatOf(format).stored;
+  for (int block = 0; block < valid / kStored.block_elems; ++block)
+    PackBlock<format>(source + block * kStored.block_bytes, r, block, tile);
 }
+
+constexpr auto kTileRowPackers = MakeByTensorType<TileRowPacker>([]<TensorType format>() -> TileRowPacker {
+  if constexpr (HasGpuForm(format) && FormatOf(format).codes.bits != 0) return PackTileRow<format>;
+  return nullptr;
+});
 
 using TileRows = std::span<const uint8_t* const, kTileRows>;
 
-void PackBlocks(WeightFormat format, int32_t k, TileRows rows, std::byte* packed) {
-  const SourceBlock block = SourceBlockOf(format);
+void PackBlocks(TensorType format, int32_t k, TileRows rows, std::byte* packed) {
+  const TensorTypeInfo& stored = GetTensorTypeInfo(format);
   const TileLayout layout = TileLayoutOf(format);
   std::memset(packed, 0, static_cast<size_t>(RowTileBytes(format, k)));
   for (int32_t k0 = 0; k0 < k; k0 += layout.k(), packed += layout.bytes()) {
     TileWriter tile(layout, packed);
     for (int r = 0; r < kTileRows; ++r) {
       if (rows[r] == nullptr) continue;
-      const uint8_t* source = rows[r] + int64_t{k0} / block.elems * block.bytes;
-      PackRow(format, source, r, k - k0 < layout.k() ? k - k0 : layout.k(), tile);
+      const uint8_t* source = rows[r] + int64_t{k0} / stored.block_elems * stored.block_bytes;
+      kTileRowPackers[format](source, r, k - k0 < layout.k() ? k - k0 : layout.k(), tile);
     }
   }
 }
@@ -214,7 +189,7 @@ void Pack16(int32_t k, TileRows rows, std::byte* packed) {
 }
 
 void PackF32(int32_t k, TileRows rows, std::byte* packed) {
-  std::memset(packed, 0, static_cast<size_t>(RowTileBytes(WeightFormat::kF32, k)));
+  std::memset(packed, 0, static_cast<size_t>(RowTileBytes(TensorType::kF32, k)));
   for (int r = 0; r < kTileRows; ++r) {
     if (rows[r] == nullptr) continue;
     for (int64_t i = 0; i < k; ++i) std::memcpy(packed + (i * kTileRows + r) * 4, rows[r] + i * 4, 4);
@@ -223,35 +198,29 @@ void PackF32(int32_t k, TileRows rows, std::byte* packed) {
 
 }  // namespace
 
-int64_t PackedBytes(WeightFormat format, int32_t n, int32_t k, bool gated) {
+int64_t PackedBytes(TensorType format, int32_t n, int32_t k, bool gated) {
   CheckShape(format, n, k, gated);
   return RowTiles(n, gated) * RowTileBytes(format, k);
 }
 
-int64_t RowTileBytes(WeightFormat format, int32_t k) {
-  if (format == WeightFormat::kF32) return int64_t{k} * kTileRows * 4;
+int64_t RowTileBytes(TensorType format, int32_t k) {
+  if (format == TensorType::kF32) return int64_t{k} * kTileRows * 4;
   const TileLayout layout = TileLayoutOf(format);
   return int64_t{KTiles(layout, k)} * layout.bytes();
 }
 
-void PackRowTile(WeightFormat format, int32_t k, std::span<const uint8_t* const, kTileRows> rows, std::byte* packed) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return PackF32(k, rows, packed);
-    case WeightFormat::kBF16:
-    case WeightFormat::kF16:
-      return Pack16(k, rows, packed);
-    default:
-      return PackBlocks(format, k, rows, packed);
-  }
+void PackRowTile(TensorType format, int32_t k, std::span<const uint8_t* const, kTileRows> rows, std::byte* packed) {
+  SLUICE_CHECK(HasGpuForm(format));
+  if (format == TensorType::kF32) return PackF32(k, rows, packed);
+  if (FormatOf(format).codes.bits == 0) return Pack16(k, rows, packed);
+  PackBlocks(format, k, rows, packed);
 }
 
-void PackWeights(WeightFormat format, int32_t n, int32_t k, bool gated, std::span<const std::span<const uint8_t>> parts,
+void PackWeights(TensorType format, int32_t n, int32_t k, bool gated, std::span<const std::span<const uint8_t>> parts,
                  std::span<std::byte> packed) {
   SLUICE_CHECK(static_cast<int64_t>(packed.size()) == PackedBytes(format, n, k, gated));
   SLUICE_CHECK(!gated || (parts.size() == 2 && parts[0].size() == parts[1].size()));
-  const SourceBlock block = SourceBlockOf(format);
-  const int64_t row_bytes = int64_t{k} / block.elems * block.bytes;
+  const int64_t row_bytes = TensorBytes(format, k);
   if (row_bytes == 0) return;
   std::vector<const uint8_t*> stored;
   for (const std::span<const uint8_t> part : parts) {

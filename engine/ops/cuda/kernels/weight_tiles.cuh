@@ -10,7 +10,7 @@
 // <= 65504, saturating beyond, to within 2^-25 below.
 //
 // A format F has
-//   kFormat                                its WeightFormat
+//   kFormat                                the type whose values it holds
 //   kBlock                                 values of k that share a scale, 16 or 32; 16 without scales
 //   kGranule                               k is a multiple of it
 //   kScaled, kHasMin                       y += scale * partial sum; + min * sum(x)
@@ -19,6 +19,8 @@
 //   LoadPayload<Memory>(payload, lane)
 //   Operand<j>(payload, a)                 the operand of mma j of the step
 //   ScalesOf(header, payload, block)       of rows g and g + 8; block: within the step
+//   StoredScales(header, payload, block)   kHasMin: likewise, without what the minimum takes back
+//   Code(operand, half)                    the number that half a register of an operand stands for, q or the weight
 //   Mma(d, a, b)                           b: two times two bf16 values of x
 #pragma once
 
@@ -131,8 +133,14 @@ struct SixteenBit {
   static __device__ __forceinline__ RowScales ScalesOf(const Header&, const Payload&, int) { return {}; }
 };
 
+// Half 0 or 1 of a pair of bf16.
+__device__ __forceinline__ float Bf16Half(uint32_t pair, int half) {
+  return __uint_as_float(half == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
 struct BF16Weights : SixteenBit {
-  static constexpr WeightFormat kFormat = WeightFormat::kBF16;
+  static constexpr TensorType kFormat = TensorType::kBF16;
+  static __device__ __forceinline__ float Code(uint32_t operand, int half) { return Bf16Half(operand, half); }
   static __device__ __forceinline__ void Mma(float (&d)[4], const uint32_t (&a)[4], const uint2& b) {
     const uint32_t fragment[2] = {b.x, b.y};
     ptx::mma_m16n8k16_bf16(d, a, fragment);
@@ -140,7 +148,10 @@ struct BF16Weights : SixteenBit {
 };
 
 struct F16Weights : SixteenBit {
-  static constexpr WeightFormat kFormat = WeightFormat::kF16;
+  static constexpr TensorType kFormat = TensorType::kF16;
+  static __device__ __forceinline__ float Code(uint32_t operand, int half) {
+    return half == 0 ? LowHalf(operand) : HighHalf(operand);
+  }
   static __device__ __forceinline__ uint32_t ToF16(uint32_t pair) {
     const __half2 limit = __float2half2_rn(65504.0f);
     const __half2 values = __floats2half2_rn(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
@@ -157,6 +168,7 @@ struct F16Weights : SixteenBit {
 struct Quantised {
   static constexpr int kGranule = 32;
   static constexpr bool kScaled = true, kHasMin = false;
+  static __device__ __forceinline__ float Code(uint32_t operand, int half) { return Bf16Half(operand, half); }
   static __device__ __forceinline__ void Mma(float (&d)[4], const uint32_t (&a)[4], const uint2& b) {
     const uint32_t fragment[2] = {b.x, b.y};
     ptx::mma_m16n8k16_bf16(d, a, fragment);
@@ -181,7 +193,7 @@ struct ScaledBy32 : Quantised {
 };
 
 struct Q8_0Weights : ScaledBy32 {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ8_0;
+  static constexpr TensorType kFormat = TensorType::kQ8_0;
   struct Payload {
     uint4 mmas[2];
   };
@@ -203,7 +215,7 @@ struct Q8_0Weights : ScaledBy32 {
 };
 
 struct Q4_0Weights : ScaledBy32 {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ4_0;
+  static constexpr TensorType kFormat = TensorType::kQ4_0;
   struct Payload {
     uint4 nibbles;
   };
@@ -219,7 +231,7 @@ struct Q4_0Weights : ScaledBy32 {
 };
 
 struct Q5_0Weights : ScaledBy32 {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ5_0;
+  static constexpr TensorType kFormat = TensorType::kQ5_0;
   struct Payload {
     uint4 nibbles;
     uint32_t fifth;
@@ -248,13 +260,16 @@ struct UnsignedNibbles : Quantised {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = NibblePair(WordOf<j>(nibbles), i);
   }
-  static __device__ __forceinline__ RowScales WithMinima(float low, float high, float low_min, float high_min) {
-    return {low, high, fmaf(-128.0f, low, low_min), fmaf(-128.0f, high, high_min)};
+  static __device__ __forceinline__ float Code(uint32_t operand, int half) { return Bf16Half(operand, half) - 128.0f; }
+  // Of products.
+  static __device__ __forceinline__ RowScales TakeBack(const RowScales& stored) {
+    return {stored.low, stored.high, fmaf(-128.0f, stored.low, stored.low_min),
+            fmaf(-128.0f, stored.high, stored.high_min)};
   }
 };
 
 struct Q4_1Weights : UnsignedNibbles {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ4_1;
+  static constexpr TensorType kFormat = TensorType::kQ4_1;
   struct Header {
     uint4 scales_and_mins;
   };
@@ -273,14 +288,17 @@ struct Q4_1Weights : UnsignedNibbles {
   static __device__ __forceinline__ void Operand(const Payload& p, uint32_t (&a)[4]) {
     UnsignedNibbles::Operand<j>(p.nibbles, a);
   }
-  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload&, int block) {
+  static __device__ __forceinline__ RowScales StoredScales(const Header& h, const Payload&, int block) {
     const uint32_t low = WordOf(h.scales_and_mins, block), high = WordOf(h.scales_and_mins, 2 + block);
-    return WithMinima(LowHalf(low), LowHalf(high), HighHalf(low), HighHalf(high));
+    return {LowHalf(low), LowHalf(high), HighHalf(low), HighHalf(high)};
+  }
+  static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload& p, int block) {
+    return TakeBack(StoredScales(h, p, block));
   }
 };
 
 struct Q4_KWeights : UnsignedNibbles {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ4_K;
+  static constexpr TensorType kFormat = TensorType::kQ4_K;
   static constexpr int kGranule = 256;
   struct Header {
     uint2 d_and_dmin;  // of rows g, g + 8
@@ -305,16 +323,18 @@ struct Q4_KWeights : UnsignedNibbles {
   static __device__ __forceinline__ float TimesByte(float d, uint32_t word, int i) {
     return fmaf(d, ByteAbove2To23(word, i), -8388608.0f * d);
   }
+  static __device__ __forceinline__ RowScales StoredScales(const Header& h, const Payload& p, int block) {
+    return {TimesByte(LowHalf(h.d_and_dmin.x), p.scales.x, block), TimesByte(LowHalf(h.d_and_dmin.y), p.scales.y, block),
+            TimesByte(-HighHalf(h.d_and_dmin.x), p.scales.x, 2 + block),
+            TimesByte(-HighHalf(h.d_and_dmin.y), p.scales.y, 2 + block)};
+  }
   static __device__ __forceinline__ RowScales ScalesOf(const Header& h, const Payload& p, int block) {
-    return WithMinima(TimesByte(LowHalf(h.d_and_dmin.x), p.scales.x, block),
-                      TimesByte(LowHalf(h.d_and_dmin.y), p.scales.y, block),
-                      TimesByte(-HighHalf(h.d_and_dmin.x), p.scales.x, 2 + block),
-                      TimesByte(-HighHalf(h.d_and_dmin.y), p.scales.y, 2 + block));
+    return TakeBack(StoredScales(h, p, block));
   }
 };
 
 struct Q6_KWeights : Quantised {
-  static constexpr WeightFormat kFormat = WeightFormat::kQ6_K;
+  static constexpr TensorType kFormat = TensorType::kQ6_K;
   static constexpr int kGranule = 256;
   static constexpr int kBlock = 16;
   struct Header {
@@ -350,5 +370,61 @@ struct Q6_KWeights : Quantised {
             .high = HighHalf(h.d) * (ByteAbove2To23(p.scales.y, block) - kOffset)};
   }
 };
+
+// ---------------------------------------------------------------- all of them
+
+template <class... F>
+struct FormatList {};
+using TileFormats = FormatList<BF16Weights, F16Weights, Q8_0Weights, Q4_0Weights, Q4_1Weights, Q5_0Weights, Q4_KWeights,
+                               Q6_KWeights>;
+
+// Calls visit(F()) of the struct of `format`, if there is one.
+template <class Visit, class... F>
+void VisitFormat(FormatList<F...>, TensorType format, const Visit& visit) {
+  ((format == F::kFormat ? visit(F()) : void()), ...);
+}
+
+template <class F>
+constexpr bool MatchesItsRow() {
+  const TensorFormat& row = FormatOf(F::kFormat);
+  const BlockCodes& codes = row.codes;
+  if (codes.bits == 0) return !F::kScaled && !F::kHasMin && F::kBlock == 16 && F::kGranule == 8;
+  return F::kScaled && F::kHasMin == codes.affine && F::kBlock == codes.scale_length &&
+         F::kGranule == row.stored.block_elems;
+}
+
+// Whether each type has as many structs as its row says, and no struct contradicts it. f32 has no tiles.
+template <class... F>
+constexpr bool AllMatchTheirRows(FormatList<F...>) {
+  for (const TensorFormat& row : kTensorFormats) {
+    const bool has_tiles = HasGpuForm(row.type) && row.type != TensorType::kF32;
+    if (((F::kFormat == row.type ? 1 : 0) + ...) != (has_tiles ? 1 : 0)) return false;
+  }
+  return (MatchesItsRow<F>() && ...);
+}
+static_assert(AllMatchTheirRows(TileFormats()));
+
+// ---------------------------------------------------------------- single weights
+
+// Scales and minima as they are stored. Products take those of ScalesOf, which have the 128 of their operands in the
+// minimum already.
+template <class F>
+__device__ __forceinline__ RowScales StoredScales(const typename F::Header& header, const typename F::Payload& payload,
+                                                  int block) {
+  if constexpr (F::kHasMin) {
+    return F::StoredScales(header, payload, block);
+  } else {
+    return F::ScalesOf(header, payload, block);
+  }
+}
+
+// The weight that half an operand's register stands for, as engine/base/dequantize.h gives it.
+template <class F>
+__device__ __forceinline__ float StoredWeight(uint32_t operand, int half, float scale, float min) {
+  const float code = F::Code(operand, half);
+  if constexpr (F::kHasMin) return __fadd_rn(__fmul_rn(scale, code), min);
+  if constexpr (F::kScaled) return scale * code;
+  return code;
+}
 
 }  // namespace sluice::cuda
