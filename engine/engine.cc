@@ -88,7 +88,7 @@ class Engine::Impl {
 
   // On the engine thread.
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool has_work() const { return scheduler_.has_sequences() || scheduler_.num_steps_under_way() > 0; }
+  bool has_work() const { return scheduler_.has_sequences() || scheduler_.num_steps_in_flight() > 0; }
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mutex_);
   void ApplyInbox() ABSL_LOCKS_EXCLUDED(mutex_);
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -240,7 +240,7 @@ void Engine::Impl::Loop() {
     if (!fault_.ok()) FinishAll(FinishReason::kError, fault_);
   }
   ApplyInbox();
-  while (scheduler_.num_steps_under_way() > 0) CommitStep();
+  while (scheduler_.num_steps_in_flight() > 0) CommitStep();
   FinishAll(FinishReason::kCancelled, absl::OkStatus());
 }
 
@@ -269,13 +269,13 @@ void Engine::Impl::ApplyInbox() {
   Deliver(StepStats());
 }
 
-// A device that runs ahead has one step before it while the next is launched; the result of the older is waited for
+// A device that launches asynchronously has one step before it while the next is launched; the result of the older is waited for
 // only then.
 void Engine::Impl::Step() {
   const bool launched = scheduler_.has_sequences() && LaunchStep();
   if (!fault_.ok()) return;
-  const int32_t keep_under_way = launched && runner_->runs_ahead() ? 1 : 0;
-  if (scheduler_.num_steps_under_way() > keep_under_way) CommitStep();
+  const int32_t keep_in_flight = launched && runner_->launches_async() ? 1 : 0;
+  if (scheduler_.num_steps_in_flight() > keep_in_flight) CommitStep();
 }
 
 bool Engine::Impl::LaunchStep() {

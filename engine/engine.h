@@ -1,7 +1,7 @@
 // The engine: its own thread plans, runs and commits steps until it is stopped; callers hand requests in and get tokens
 // out through a TokenSink. The engine thread is the only one that changes scheduler state; Submit and Cancel leave
 // notes in an inbox that is read between steps, so a cancel takes effect within one step, at once when idle. With a
-// runner that runs ahead the next step is launched before a step's tokens are waited for: the device does not idle while
+// runner that launches asynchronously the next step is launched before a step's tokens are waited for: the device does not idle while
 // they are read, delivered and planned with.
 #pragma once
 

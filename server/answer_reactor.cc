@@ -73,7 +73,7 @@ void AnswerReactor::OnDone() {
 void AnswerReactor::Cut() {
   MutexLock lock(&mutex_);
   if (over_.ok()) over_ = SlowConsumerError();
-  // What gRPC has can be had back in no other way.
+  // What gRPC has can be taken back in no other way.
   if (closed_ && !done_) context_->TryCancel();
 }
 

@@ -168,7 +168,7 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "LEVEL");
 }
 
-// As CLI11 takes them. It would take the argument behind `--flag=` for the flag's value.
+// As CLI11 takes them. It would take the argument after `--flag=` for the flag's value.
 std::vector<std::string> ArgumentsFromTheBack(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {

@@ -36,7 +36,7 @@ struct LimitOptions {
   int64_t max_queued_tokens = 1 << 20;
   int32_t max_queue_seconds = 60;             // 0: however long
   int32_t max_logprobs = 20;                  // -1: the whole vocabulary
-  int64_t max_request_bytes = 4 << 20;        // of one gRPC message, inflated
+  int64_t max_request_bytes = 4 << 20;        // of one gRPC message, decompressed
   bool accept_compression = false;            // of requests
   int64_t max_stream_buffer_bytes = 4 << 20;  // output that may wait for one stream
   int64_t max_connection_buffer_bytes = 64 << 20;  // ... for one connection; a unary answer's size, too

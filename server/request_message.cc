@@ -89,7 +89,7 @@ absl::StatusOr<std::string> Inflate(google::protobuf::io::ZeroCopyInputStream* c
   return message;
 }
 
-// Twice the same bytes: `open` begins anew.
+// Twice the same bytes: `open` begins again.
 template <class Open>
 absl::Status Parse(const Open& open, int64_t num_bytes, google::protobuf::Message* request, int64_t* memory_bytes) {
   WireSize size;

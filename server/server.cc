@@ -45,7 +45,7 @@ constexpr int64_t kMaxMessages = 4;
 constexpr int kOtherDescriptors = 512;
 constexpr int kMaxAdminConnections = 64;
 
-// A gRPC server and the door in front of it.
+// A gRPC server and the front in front of it.
 struct GrpcServer {
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;

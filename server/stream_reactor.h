@@ -53,7 +53,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void Append(Pending added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static grpc::ByteBuffer Bytes(Pending pending);
-  // Too much is held for the client. What gRPC has got already can be had back only with the call.
+  // Too much is held for the client. What gRPC has got already can be taken back only with the call.
   void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
   // Starts the next write, or finishes. REQUIRES: no write is in flight and the call is not finished.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -39,7 +39,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor,
   void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::ByteBuffer AnswerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Too much is held for the client. What gRPC has got already can be had back only with the call.
+  // Too much is held for the client. What gRPC has got already can be taken back only with the call.
   void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOver() ABSL_LOCKS_EXCLUDED(mutex_);

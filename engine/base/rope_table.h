@@ -1,5 +1,5 @@
 // Frequencies of the rotary embedding, as data: one fixed list, or a rule that picks the list by the length of the
-// sequence. How models stretch them: engine/model/rope.h.
+// sequence. How models extend them: engine/model/rope.h.
 #pragma once
 
 #include <cstdint>

@@ -200,7 +200,7 @@ absl::StatusOr<RopeSpec> AddRope(const GgufKeys& keys, const RopeConfig& rope, i
   RopeTable& table = spec->rope_tables.back();
   for (size_t i = 0; i < factors.size(); ++i) {
     table.inv_freq[i] /= factors[i];
-    spec->rope_stretch = std::max(spec->rope_stretch, factors[i]);
+    spec->rope_scaling_factor = std::max(spec->rope_scaling_factor, factors[i]);
   }
   return added;
 }

@@ -152,7 +152,7 @@ RopeContext ContextOf(const RopeScaling& scaling, int32_t max_position) {
   return context;
 }
 
-float StretchOf(const RopeScaling& scaling) {
+float ScalingFactorOf(const RopeScaling& scaling) {
   if (const auto* linear = std::get_if<LinearRope>(&scaling)) return linear->factor;
   if (const auto* dynamic = std::get_if<DynamicRope>(&scaling)) return dynamic->factor;
   if (const auto* llama3 = std::get_if<Llama3Rope>(&scaling)) return llama3->factor;
@@ -274,7 +274,7 @@ absl::StatusOr<RopeSpec> AddRope(const std::string& file, const RopeConfig& rope
   const RopeContext context = ContextOf(rope.scaling, spec->max_position);
   spec->max_position = context.usual;
   spec->longest_position = std::max(spec->longest_position, context.longest);
-  spec->rope_stretch = std::max(spec->rope_stretch, StretchOf(rope.scaling));
+  spec->rope_scaling_factor = std::max(spec->rope_scaling_factor, ScalingFactorOf(rope.scaling));
   return result;
 }
 

@@ -1,4 +1,4 @@
-// RoPE frequency tables: the base formula and the ways a model stretches it over a longer context.
+// RoPE frequency tables: the base formula and the ways a model extends it over a longer context.
 #pragma once
 
 #include <cstdint>
@@ -73,13 +73,13 @@ struct RopeContext {
 //   yarn      max           original * factor  max           max(max, original * factor)   the same
 //
 // Yarn's keys say what they mean, and a file whose author added them to a shorter max_position (as Qwen's model cards
-// tell people to) asks for the product. A linear factor stretches as far only if asked to, for most files count it in
+// tell people to) asks for the product. A linear factor extends as far only if asked to, for most files count it in
 // max_position already; with an original_max_position it goes by that. Longrope has a factor only where the file gives
 // one. Gemma 3, whose max_position always counts its linear factor, goes no further (as in vLLM).
 RopeContext ContextOf(const RopeScaling& scaling, int32_t max_position);
 
-// By how much the longest wavelengths are stretched: the factor; 1 for longrope, which has one for each.
-float StretchOf(const RopeScaling& scaling);
+// By how much the longest wavelengths are extended: the factor; 1 for longrope, which has one for each.
+float ScalingFactorOf(const RopeScaling& scaling);
 
 // theta_i = base^(-2i / num_rotary), scaled. REQUIRES: base > 0, num_rotary even and >= 2; more than 2 for DynamicRope;
 // lists of num_rotary / 2 for LongRope.

@@ -108,8 +108,8 @@ struct ModelSpec {
   int32_t d_model = 0;
   int32_t max_position = 0;  // context length: as trained, or as far as YaRN stretches it
   int32_t longest_position =
-      0;                   // how far RoPE stretches it on request; no further than max_position where that is more
-  float rope_stretch = 1;  // by how much RoPE's longest wavelengths are stretched; for people
+      0;                   // how far RoPE extends it on request; no further than max_position where that is more
+  float rope_scaling_factor = 1;  // by how much RoPE's longest wavelengths are stretched; for people
   float embedding_scale = 1;
   PositionEmbedding position_embedding = PositionEmbedding::kNone;
   std::vector<RopeTable> rope_tables;

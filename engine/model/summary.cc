@@ -155,8 +155,8 @@ void AddRopeFeatures(const ModelSpec& spec, std::vector<std::string>* features) 
     if (std::find(features->begin(), features->end(), feature) == features->end()) features->push_back(feature);
   };
   const auto by_length = [](const RopeTable& table) { return table.depends_on_length(); };
-  if (spec.rope_stretch != 1 && std::none_of(spec.rope_tables.begin(), spec.rope_tables.end(), by_length)) {
-    add(absl::StrFormat("rope scaling factor %.4g", spec.rope_stretch));
+  if (spec.rope_scaling_factor != 1 && std::none_of(spec.rope_tables.begin(), spec.rope_tables.end(), by_length)) {
+    add(absl::StrFormat("rope scaling factor %.4g", spec.rope_scaling_factor));
   }
   for (const RopeTable& table : spec.rope_tables) {
     if (by_length(table)) add("rope by the length of the sequence");

@@ -1,5 +1,5 @@
 // The operations a model is made of: a dozen coarse ones, each with a reference in plain loops (reference/, the oracle)
-// and a fast version per device (cpu/, later cuda/). They are coarse on purpose: what one device fuses into an epilogue
+// and a fast version per device (cpu/, cuda/). They are coarse on purpose: what one device fuses into an epilogue
 // another runs as several kernels, and the Decoder need not know.
 //
 // Rules for every implementation
@@ -137,7 +137,7 @@ struct BatchView {
   std::span<const int32_t> rope_classes = {};
   std::span<const int32_t> adapters = {};  // [num_seqs], or empty: none has any; no device takes one yet
   // [num_tokens] or empty: where not -1, the token is the one drawn for this row of the last LaunchSample, and
-  // token_ids is not looked at. REQUIRES: Ops::runs_ahead()
+  // token_ids is not looked at. REQUIRES: Ops::launches_async()
   std::span<const int32_t> token_sources = {};
 };
 
@@ -237,7 +237,7 @@ struct MlaShape {
 };
 
 // h = [norm](x). a|c|k_pe = h * down^T + bias, where a is q_lora_rank wide. q = norm(a) * q_up^T; without q_lora_rank a
-// is q itself. Per head q is [nope | rope], its rope part turned. The cache gets norm(c) | turned k_pe at slot_mapping.
+// is q itself. Per head q is [nope | rope], its rope part rotated. The cache gets norm(c) | rotated k_pe at slot_mapping.
 struct MlaQkvArgs {
   const Activations* x = nullptr;  // [num_tokens, d_model]
   std::optional<NormArgs> norm;
@@ -364,7 +364,7 @@ class Ops {
   // for the rows just computed; then Logits, Sample and Logprobs follow.
   virtual void BeginStep(const BatchView& batch) = 0;
   // Calls `operations`, which carries out the operations of the step begun, from Embed to Logits. A device may instead
-  // replay what it recorded of an earlier step of like shape: what `operations` does depends on nothing but whether the
+  // replay what it captured of an earlier step of like shape: what `operations` does depends on nothing but whether the
   // step asks for logits.
   virtual void Forward(absl::FunctionRef<void()> operations) { operations(); }
   virtual void Embed(const LinearWeights& table, float scale, Activations* x) = 0;
@@ -383,8 +383,8 @@ class Ops {
   virtual absl::Status Logprobs(std::span<const LogprobRow> rows, std::span<TokenLogprobs> results) = 0;
   // Sample in two halves, for a device that computes while the host goes on: LaunchSample returns at once, what `rows`
   // points to may change; TakeSamples waits for the oldest launch not yet taken and for its step. `results` has as many
-  // entries as that had rows; none is allowed. At most two launches are under way. REQUIRES: runs_ahead()
-  virtual bool runs_ahead() const { return false; }
+  // entries as that had rows; none is allowed. At most two launches are in flight. REQUIRES: launches_async()
+  virtual bool launches_async() const { return false; }
   virtual absl::Status LaunchSample(std::span<const SampleRow>) { return absl::UnimplementedError("LaunchSample"); }
   virtual absl::Status TakeSamples(std::span<SampleResult>) { return absl::UnimplementedError("TakeSamples"); }
   // For tests and tools: copies logits row i, or one row of `activations` ([cols] values), to the host.

@@ -35,7 +35,7 @@ struct KvSizing {
 //   Otherwise all that is available of dedicated memory, and of other memory half, at most 8 GiB.
 // A max_model_len that was asked for and does not fit is RESOURCE_EXHAUSTED with needed and available bytes and the
 // flags to change; one that was not asked for is the trained context and shrinks to what fits. INVALID_ARGUMENT:
-// max_model_len is over LongestContext, or a number that is not positive. Dynamic RoPE stretches only if asked to: a
+// max_model_len is over LongestContext, or a number that is not positive. Dynamic RoPE extends only if asked to: a
 // request's table goes by its prompt and max_tokens, so a longer context by default would change the answers to
 // requests that the trained one has room for.
 absl::StatusOr<KvSizing> SizeKvCache(const ModelSpec& spec, const KvSizingOptions& options, const KvMemory& memory);

@@ -135,8 +135,8 @@ BatchView Runner::MakeBatch(const StepPlan& plan) {
   batch.kv_groups = View(group_views_);
   const auto drawn = [](int32_t source) { return source >= 0; };
   if (std::none_of(plan.token_sources.begin(), plan.token_sources.end(), drawn)) return batch;
-  SLUICE_CHECK(!under_way_.empty());
-  const StepUnderWay& previous = under_way_.back();
+  SLUICE_CHECK(!in_flight_.empty());
+  const InFlightStep& previous = in_flight_.back();
   if (!previous.complete) {
     batch.token_sources = View(plan.token_sources);
     return batch;
@@ -152,17 +152,17 @@ BatchView Runner::MakeBatch(const StepPlan& plan) {
 }
 
 absl::Status Runner::Launch(const StepPlan& plan) {
-  SLUICE_CHECK(int32_t(under_way_.size()) <= (runs_ahead() ? 1 : 0));
+  SLUICE_CHECK(int32_t(in_flight_.size()) <= (launches_async() ? 1 : 0));
   const std::span<const int32_t> logits_rows = View(plan.logits_rows);
   const int32_t num_logits = int32_t(logits_rows.size());
   const int32_t at_once = options_.max_num_seqs;
-  const bool ahead = runs_ahead() && num_logits <= at_once && plan.prompt_logprobs.empty();
-  if (!ahead && !under_way_.empty()) SLUICE_RETURN_IF_ERROR(Complete(&under_way_.back()));
+  const bool ahead = launches_async() && num_logits <= at_once && plan.prompt_logprobs.empty();
+  if (!ahead && !in_flight_.empty()) SLUICE_RETURN_IF_ERROR(Complete(&in_flight_.back()));
   BatchView batch = MakeBatch(plan);
   batch.logits_rows = logits_rows.first(size_t(std::min(num_logits, at_once)));
   decoder_->Forward(batch, kv_.get());
 
-  StepUnderWay& step = under_way_.emplace_back();
+  InFlightStep& step = in_flight_.emplace_back();
   step.result.samples.resize(plan.samples.size());
   step.result.prompt_logprobs.resize(plan.prompt_logprobs.size());
   if (ahead) {
@@ -182,7 +182,7 @@ absl::Status Runner::Launch(const StepPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status Runner::Complete(StepUnderWay* step) {
+absl::Status Runner::Complete(InFlightStep* step) {
   if (step->complete) return absl::OkStatus();
   sample_results_.assign(step->result.samples.size(), SampleResult{});
   SLUICE_RETURN_IF_ERROR(ops_->TakeSamples(sample_results_));
@@ -195,10 +195,10 @@ absl::Status Runner::Complete(StepUnderWay* step) {
 }
 
 absl::StatusOr<StepResult> Runner::Take() {
-  SLUICE_CHECK(!under_way_.empty());
-  SLUICE_RETURN_IF_ERROR(Complete(&under_way_.front()));
-  StepResult result = std::move(under_way_.front().result);
-  under_way_.pop_front();
+  SLUICE_CHECK(!in_flight_.empty());
+  SLUICE_RETURN_IF_ERROR(Complete(&in_flight_.front()));
+  StepResult result = std::move(in_flight_.front().result);
+  in_flight_.pop_front();
   return result;
 }
 

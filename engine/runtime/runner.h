@@ -43,7 +43,7 @@ class Runner : public StepRunner {
   static absl::StatusOr<std::unique_ptr<Runner>> Create(std::unique_ptr<Ops> ops, ModelSpec spec, ModelWeights weights,
                                                         const RunnerOptions& options);
 
-  bool runs_ahead() const override { return ops_->runs_ahead(); }
+  bool launches_async() const override { return ops_->launches_async(); }
   // More rows of logits than max_num_seqs (prompt log-probabilities) are taken in several goes, so that the buffer for
   // them stays small; such a step, and any that reports on its prompt, is waited for here.
   absl::Status Launch(const StepPlan& plan) override;
@@ -63,14 +63,14 @@ class Runner : public StepRunner {
   Runner(std::unique_ptr<Ops> ops, const RunnerOptions& options) : ops_(std::move(ops)), options_(options) {}
   absl::Status WarmUp();
 
-  struct StepUnderWay {
+  struct InFlightStep {
     StepResult result;
     bool complete = false;  // false: its samples are still to be taken from the device
   };
 
   BatchView MakeBatch(const StepPlan& plan);
   // Takes what the device still owes to `step`.
-  absl::Status Complete(StepUnderWay* step);
+  absl::Status Complete(InFlightStep* step);
   // Makes sample_rows_ and sample_entries_ of those samples whose logits are rows [first, first + count) of the plan's.
   void MakeSampleRows(const StepPlan& plan, int32_t first, int32_t count);
   // Draws and reports for these rows, which are on the device now.
@@ -85,7 +85,7 @@ class Runner : public StepRunner {
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
 
-  std::deque<StepUnderWay> under_way_;  // oldest first
+  std::deque<InFlightStep> in_flight_;  // oldest first
 
   // Reused from step to step.
   std::vector<int32_t> token_ids_;

@@ -1,5 +1,5 @@
 // How many blocks of the KV pool sequences take. Admission, the refusal of what can never run, the size of the pool and
-// the check of the books all ask here.
+// the accounting check all ask here.
 //
 // A sequence has a block table per KV group. Computing rows from position p on, a group's table holds the blocks from
 // the one of FirstVisibleKey(p) to that of the last row: no row reaches a key before, now or later. So a window or

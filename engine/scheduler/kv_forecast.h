@@ -3,7 +3,7 @@
 //
 // Time is counted in steps, each of which gives a token to every sequence whose prompt is done. At a moment to come a
 // sequence holds the blocks of all tokens it then has (in a window or chunk group, of those in sight), with the
-// probability that its output gets that far (OutputLengths), and none behind its max_tokens. What all of them are
+// probability that its output gets that far (OutputLengths), and none after its max_tokens. What all of them are
 // expected to hold at that moment, and one and a half times the standard deviation of that, must be there. So sequences
 // that end at different times share what one after the other gives back, and many of which few are long are not counted
 // as if all were; a pool that holds few sequences leaves more room than one in which lengths even out.
@@ -29,7 +29,7 @@ class KvForecast {
  public:
   explicit KvForecast(const EngineOptions& options);  // `options` outlives the forecast
 
-  // Starts anew with these. They and `lengths` stay as they are while the others are called.
+  // Starts again with these. They and `lengths` stay as they are while the others are called.
   void Begin(absl::Span<const std::unique_ptr<Sequence>> running, const OutputLengths& lengths);
 
   // Whether the pool is enough for those who are in and for `s`, whose prompt would be the last to be computed.

@@ -9,7 +9,7 @@ namespace sluice {
 
 // The lengths are cut into bins, of 16 tokens at first, later of an eighth of where they begin. Of each bin is known
 // how many outputs reached it and how many of these stopped in it of their own accord (an end or stop token, a client
-// that left); an output that max_tokens cut short is evidence of the bins it passed and of nothing behind them (the
+// that left); an output that max_tokens cut short is evidence of the bins it passed and of nothing after them (the
 // estimate of Kaplan and Meier). Old ends fade: the last 64 or so count.
 //
 // In every bin one more output is assumed to have been there, which of its own accord ends nowhere below 1024 tokens,

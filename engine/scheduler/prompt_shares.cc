@@ -15,7 +15,7 @@ int32_t PromptRowsBesideDecodes(const EngineOptions& options) {
   return std::max(options.max_num_batched_tokens / 4, 64);
 }
 
-void DealPromptRows(absl::Span<Sequence* const> prompts, int32_t budget) {
+void DividePromptRows(absl::Span<Sequence* const> prompts, int32_t budget) {
   if (prompts.empty() || budget == 0) return;
   const auto take = [&budget](Sequence* s, int32_t limit) {
     const int32_t rows = std::min(s->num_remaining_tokens() - s->num_scheduled_tokens, std::min(limit, budget));

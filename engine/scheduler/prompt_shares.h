@@ -1,4 +1,4 @@
-// How the prompt rows of a step are dealt among the prompts that lack them.
+// How the prompt rows of a step are divided among the prompts that lack them.
 //
 // The oldest prompt is owed a quarter of the rows. All others go to the prompt that lacks fewest, then to the next, the
 // older one first of equals; the oldest takes part in that for what its quarter leaves open. Hence
@@ -23,6 +23,6 @@ int32_t PromptRowsBesideDecodes(const EngineOptions& options);
 
 // Sets num_scheduled_tokens of `prompts`, which are in order of arrival: together `budget`, or all they lack.
 // REQUIRES: budget >= 0; each lacks a row and has none scheduled
-void DealPromptRows(absl::Span<Sequence* const> prompts, int32_t budget);
+void DividePromptRows(absl::Span<Sequence* const> prompts, int32_t budget);
 
 }  // namespace sluice

@@ -71,7 +71,7 @@ template <typename List>
 void Scheduler::RemoveEnded(List* list) {
   const auto first = std::stable_partition(list->begin(), list->end(), [](const auto& s) { return !s->ended; });
   for (auto s = first; s != list->end(); ++s) {
-    if ((*s)->num_steps_under_way > 0) ended_.push_back(std::move(*s));
+    if ((*s)->num_steps_in_flight > 0) ended_.push_back(std::move(*s));
   }
   list->erase(first, list->end());
 }
@@ -134,9 +134,9 @@ void Scheduler::TakeOffTheBooks(Sequence* s, FinishReason reason) {
 }
 
 const StepPlan* Scheduler::Plan(int64_t now_ns) {
-  SLUICE_CHECK(has_sequences() && num_under_way_ <= 1);
-  if (num_under_way_ > 0 && !CanDecodeAhead()) return nullptr;
-  ++num_under_way_;
+  SLUICE_CHECK(has_sequences() && num_in_flight_ <= 1);
+  if (num_in_flight_ > 0 && !CanDecodeAhead()) return nullptr;
+  ++num_in_flight_;
   Step& step = newest_step();
   step.sequences.clear();
   step.stats = StepStats();
@@ -149,7 +149,7 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
   SchedulePrompts(now_ns, budget);
   ScheduleDrafts();
   if (step.sequences.empty()) {
-    SLUICE_CHECK(--num_under_way_ == 1);
+    SLUICE_CHECK(--num_in_flight_ == 1);
     return nullptr;
   }
   step.stats.num_sequences = int32_t(step.sequences.size());
@@ -166,7 +166,7 @@ const StepPlan* Scheduler::Plan(int64_t now_ns) {
 void Scheduler::Advance(Sequence* s) {
   // A draft's row may prove void.
   s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0) - s->num_drafts;
-  ++s->num_steps_under_way;
+  ++s->num_steps_in_flight;
   DropUnreachable(s);
 }
 
@@ -273,7 +273,7 @@ void Scheduler::SchedulePrompts(int64_t now_ns, int32_t budget) {
   for (const std::unique_ptr<Sequence>& s : running_) {
     if (s->num_scheduled_tokens == 0 && !s->draws_its_last() && !AwaitsStep(*s)) prompts_.push_back(s.get());
   }
-  DealPromptRows(absl::MakeSpan(prompts_), budget);
+  DividePromptRows(absl::MakeSpan(prompts_), budget);
   for (Sequence* s : prompts_) {
     if (s->num_scheduled_tokens > 0) Schedule(s, now_ns);
   }
@@ -307,7 +307,7 @@ void Scheduler::DropUnreachable(Sequence* s) {
 void Scheduler::PreemptNewest() {
   std::unique_ptr<Sequence> s = std::move(running_.back());
   running_.pop_back();
-  SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_steps_under_way == 0);
+  SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_steps_in_flight == 0);
   for (BlockTable& table : s->block_tables) table.Clear();
   s->num_computed_tokens = 0;
   free_slots_.push_back(std::exchange(s->slot, -1));
@@ -318,7 +318,7 @@ void Scheduler::PreemptNewest() {
 }
 
 StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs) {
-  SLUICE_CHECK(num_under_way_ > 0);
+  SLUICE_CHECK(num_in_flight_ > 0);
   Step& step = oldest_step();
   const StepPlan& plan = step.plan;
   SLUICE_CHECK(result.samples.size() == plan.samples.size());
@@ -329,7 +329,7 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
   bool any_ended = false;
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     Sequence* const s = step.sequences[i];
-    --s->num_steps_under_way;
+    --s->num_steps_in_flight;
     SequenceOutput output = MakeOutput(*s);
     while (next_prompt_logprob < plan.prompt_logprobs.size() &&
            plan.prompt_logprobs[next_prompt_logprob].sequence_index == int32_t(i)) {
@@ -356,8 +356,8 @@ StepStats Scheduler::Commit(StepResult result, int64_t now_ns, Outputs* outputs)
   }
   if (any_ended) RemoveEnded(&running_);
   first_step_ = (first_step_ + 1) % steps_.size();
-  --num_under_way_;
-  std::erase_if(ended_, [](const auto& s) { return s->num_steps_under_way == 0; });
+  --num_in_flight_;
+  std::erase_if(ended_, [](const auto& s) { return s->num_steps_in_flight == 0; });
   return step.stats;
 }
 
@@ -400,8 +400,8 @@ void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, S
 }
 
 void Scheduler::AbandonSteps() {
-  for (; num_under_way_ > 0; --num_under_way_) {
-    for (Sequence* s : oldest_step().sequences) --s->num_steps_under_way;
+  for (; num_in_flight_ > 0; --num_in_flight_) {
+    for (Sequence* s : oldest_step().sequences) --s->num_steps_in_flight;
     first_step_ = (first_step_ + 1) % steps_.size();
   }
   ended_.clear();
@@ -435,8 +435,8 @@ void Scheduler::CheckInvariants() const {
     SLUICE_CHECK(s->running() && !slot_used[s->slot]);
     slot_used[s->slot] = true;
     SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_remaining_tokens() >= 1);
-    SLUICE_CHECK(s->num_drawing >= 0 && s->num_drawing <= s->num_steps_under_way);
-    SLUICE_CHECK(s->num_steps_under_way <= num_under_way_);
+    SLUICE_CHECK(s->num_drawing >= 0 && s->num_drawing <= s->num_steps_in_flight);
+    SLUICE_CHECK(s->num_steps_in_flight <= num_in_flight_);
     CheckTables(*s);
     for (const BlockTable& table : s->block_tables) {
       for (int32_t block : table.blocks().subspan(table.num_dropped())) ++num_refs[block];
@@ -446,7 +446,7 @@ void Scheduler::CheckInvariants() const {
   for (const std::unique_ptr<Sequence>& s : waiting_) {
     SLUICE_CHECK(s->id > last_id);
     last_id = s->id;
-    SLUICE_CHECK(!s->running() && s->num_computed_tokens == 0 && s->num_steps_under_way == 0);
+    SLUICE_CHECK(!s->running() && s->num_computed_tokens == 0 && s->num_steps_in_flight == 0);
     for (const BlockTable& table : s->block_tables) SLUICE_CHECK(table.size() == 0);
     num_waiting_tokens += s->num_tokens();
   }

@@ -13,13 +13,13 @@
 // while it lacks blocks for tokens it has (a prompt in chunks), they serve it again, then they go back to the pool.
 // Admission takes the blocks that all tokens of the sequence need at a time (PeakBlocks), so only a growing output can
 // run out of blocks; and it admits only if the pool is expected to carry everyone who runs to the end of their outputs,
-// as long as outputs of late have been (kv_forecast.h). That holds for a preempted sequence too: it waits until it can
+// as long as outputs recently have been (kv_forecast.h). That holds for a preempted sequence too: it waits until it can
 // go on. Whoever is alone is admitted.
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
 //
-// A step may be planned while the one before is under way (StepRunner::runs_ahead). It takes the tokens that are being
+// A step may be planned while the one before is in flight (StepRunner::launches_async). It takes the tokens that are being
 // drawn as drawn, by StepPlan::token_sources, and assumes that none of them ends its sequence: a row too many of one
 // that ends is computed in vain and dropped. Blocks of an ended sequence are free at once, since steps take effect in
 // order. What cannot be assumed waits for the commit: preemption, and the rows of a sequence with penalties, which count
@@ -61,7 +61,7 @@ class Scheduler {
   // ValidateRequest(request, options).ok()
   void Add(SequenceId id, SequenceId first_sibling, Request request, int64_t arrival_ns);
 
-  // Ends a sequence, whose rows in steps under way count no more; an unknown id is ignored. REQUIRES: reason != kNone
+  // Ends a sequence, whose rows in steps in flight count no more; an unknown id is ignored. REQUIRES: reason != kNone
   void Finish(SequenceId id, FinishReason reason, int64_t now_ns, Outputs* outputs);
 
   // Ends the sequences that `matches` is true of, with `error` as the reason behind kError. REQUIRES: reason != kNone
@@ -71,23 +71,23 @@ class Scheduler {
   // Ends sequences whose deadline has come as kDeadline.
   void FinishExpired(int64_t now_ns, Outputs* outputs);
 
-  // The next step, at least one row, which is under way from now until it is committed; the plan is valid as long. Null
-  // if there is nothing that can be planned before the step under way is committed; never null if there is none.
-  // REQUIRES: has_sequences(), at most one step under way
+  // The next step, at least one row, which is in flight from now until it is committed; the plan is valid as long. Null
+  // if there is nothing that can be planned before the step in flight is committed; never null if there is none.
+  // REQUIRES: has_sequences(), at most one step in flight
   const StepPlan* Plan(int64_t now_ns);
 
-  // Takes the result of the oldest step under way in: delivers tokens, ends the sequences that stop. REQUIRES: a step
-  // under way, `result` parallel to its plan
+  // Takes the result of the oldest step in flight in: delivers tokens, ends the sequences that stop. REQUIRES: a step
+  // in flight, `result` parallel to its plan
   StepStats Commit(StepResult result, int64_t now_ns, Outputs* outputs);
 
-  // Forgets the steps under way, whose results will never come. All that may follow is to end every sequence.
+  // Forgets the steps in flight, whose results will never come. All that may follow is to end every sequence.
   void AbandonSteps();
 
   // Whether `s`, or what was submitted together with it, has ever been admitted. Admission is in order of ids: if one
   // from the first sibling on has been admitted, so has a sibling, perhaps one that has ended since.
   bool any_sibling_ran(const Sequence& s) const { return newest_admitted_ >= s.first_sibling; }
 
-  int32_t num_steps_under_way() const { return num_under_way_; }
+  int32_t num_steps_in_flight() const { return num_in_flight_; }
   bool has_sequences() const { return !running_.empty() || !waiting_.empty(); }
   int32_t num_running() const { return int32_t(running_.size()); }
   int32_t num_waiting() const { return int32_t(waiting_.size()); }
@@ -112,7 +112,7 @@ class Scheduler {
     StepStats stats;
   };
   Step& oldest_step() { return steps_[first_step_]; }
-  Step& newest_step() { return steps_[(first_step_ + num_under_way_ - 1) % steps_.size()]; }
+  Step& newest_step() { return steps_[(first_step_ + num_in_flight_ - 1) % steps_.size()]; }
 
   // Whether `s` lacks one token to compute, and more may follow.
   static bool Decodes(const Sequence& s) { return s.num_remaining_tokens() <= 1 && !s.draws_its_last(); }
@@ -146,10 +146,10 @@ class Scheduler {
   void CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int64_t now_ns, SequenceOutput* output);
   void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
   void CheckTables(const Sequence& s) const;
-  // Appends the last output of `s` and takes it off the books; the caller removes it from its list.
+  // Appends the last output of `s` and releases what it holds; the caller removes it from its list.
   void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
   void TakeOffTheBooks(Sequence* s, FinishReason reason);
-  // Takes the ended ones out of `list`; those that steps under way point to live on in ended_.
+  // Takes the ended ones out of `list`; those that steps in flight point to live on in ended_.
   template <typename List>
   void RemoveEnded(List* list);
 
@@ -172,8 +172,8 @@ class Scheduler {
   std::vector<int32_t> drafts_;     // of the sequence being planned or committed
 
   std::array<Step, 2> steps_;  // a ring: its memory serves again
-  size_t first_step_ = 0;      // the oldest under way
-  int32_t num_under_way_ = 0;
+  size_t first_step_ = 0;      // the oldest in flight
+  int32_t num_in_flight_ = 0;
   std::vector<std::unique_ptr<Sequence>> ended_;  // until the last step with rows of theirs has been committed
 
   int64_t num_preemptions_ = 0;

@@ -57,10 +57,10 @@ struct Sequence {
   int32_t num_drafts = 0;                // at the end of `tokens`; rows of a step in flight or being planned
   int32_t num_computed_tokens = 0;       // tokens, drafts not counted, whose K and V are in the tables, or were until nobody could see them
   int32_t num_scheduled_tokens = 0;      // rows of the step being planned; 0 otherwise
-  int32_t num_drawing = 0;               // tokens that steps under way draw; with drafts one, as if all were wrong
+  int32_t num_drawing = 0;               // tokens that steps in flight draw; with drafts one, as if all were wrong
   int32_t sample_index = -1;             // of the last of them among the samples of its step
-  int32_t num_steps_under_way = 0;       // steps that hold rows of this sequence
-  bool ended = false;                    // the last output is out; what steps under way say of it is dropped
+  int32_t num_steps_in_flight = 0;       // steps that hold rows of this sequence
+  bool ended = false;                    // the last output is out; what steps in flight say of it is dropped
   std::vector<BlockTable> block_tables;  // by KV group
   int32_t slot = -1;                     // StepPlan::seq_slots; -1 while waiting
 

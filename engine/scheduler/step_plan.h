@@ -14,7 +14,7 @@ namespace sluice {
 // Where the rows of the step live in one KV group. Layers of a model name the group they use (LayerSpec::kv_group).
 struct KvGroupPlan {
   std::vector<int32_t> slot_mapping;  // [num_tokens] block * block_size + offset: where a row's K and V are written
-  // [num_seqs, block_table_stride] blocks of a sequence in order; -1 behind its last one, and before the one with the
+  // [num_seqs, block_table_stride] blocks of a sequence in order; -1 after its last one, and before the one with the
   // first key that the sequence's first row in the step sees
   std::vector<int32_t> block_tables;
   int32_t block_table_stride = 0;

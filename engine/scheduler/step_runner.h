@@ -18,7 +18,7 @@ class StepRunner {
   // True if Launch returns while the step is still to be computed. Then one more step may be launched before this one's
   // result is taken, with StepPlan::token_sources for the tokens that only the device knows. Steps take effect in the
   // order of their launches: a block that one step reads the next may overwrite.
-  virtual bool runs_ahead() const { return false; }
+  virtual bool launches_async() const { return false; }
 
   // Computes the rows of `plan` (at least one), writes their K and V, and draws a token for every entry of
   // plan.samples. `plan` and all it points to stay valid until the call returns. An error, here and from Take, means

@@ -1,4 +1,4 @@
-// What is refused at the engine's door, so that nothing a caller sends can stop a step or wait for ever.
+// What is refused at the engine's front, so that nothing a caller sends can stop a step or wait for ever.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What happens to a stretch of text before it is split into words.
+// What happens to a span of text before it is split into words.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
 
   // Rewrites *text. *trusted is empty or holds a character for every byte of *text, and is rewritten along: '\0' for
-  // what is not trusted, others for stretches that are. What a step puts there itself is trusted, what it makes of
-  // bytes of several stretches is not. INVALID_ARGUMENT: the result is longer than 500 MB, or a pattern gives up.
+  // what is not trusted, others for spans that are. What a step puts there itself is trusted, what it makes of
+  // bytes of several spans is not. INVALID_ARGUMENT: the result is longer than 500 MB, or a pattern gives up.
   // REQUIRES: *text is UTF-8.
   absl::Status Run(std::string* text, std::string* trusted) const;
 

@@ -25,7 +25,7 @@ class SentencePieceBpe {
   // score that is not a number, a kByte token that is not spelled <0xXX>.
   static absl::StatusOr<SentencePieceBpe> Create(const TokenizerSpec& spec);
 
-  // Appends the ids of `text`, a whole stretch between added tokens; nothing for an empty one. A character that is no
+  // Appends the ids of `text`, a whole span between added tokens; nothing for an empty one. A character that is no
   // piece becomes its byte tokens if the vocabulary has them all; otherwise the unknown token, one for a run of such
   // characters, or nothing where the model has none. REQUIRES: `text` is UTF-8, shorter than 2^29 bytes.
   void Encode(absl::string_view text, MergeScratch* scratch, std::vector<int32_t>* ids) const;

@@ -1,6 +1,6 @@
 // Text to token ids and back, equal to Hugging Face `tokenizers`.
 //
-// Encoding: added tokens are found in the raw text (leftmost, then longest); each stretch between them is normalized,
+// Encoding: added tokens are found in the raw text (leftmost, then longest); each span between them is normalized,
 // cut at those added tokens that are to be found in normalized text, and split into words by the pre-tokenizer; the
 // model encodes each word; BOS and EOS come last. Decoding: every token stands for a fixed string of bytes; their
 // concatenation is read as UTF-8.
@@ -35,7 +35,7 @@ struct EncodeOptions {
       true;  // Control tokens (<|im_end|>, </s>) in the text become their ids; else they are just text.
 };
 
-// A stretch of a text whose parts are not equally trusted: a chat template's own words, and the words of a message,
+// A span of a text whose parts are not equally trusted: a chat template's own words, and the words of a message,
 // whose control tokens are just text.
 struct TextSegment {
   absl::string_view text;
@@ -114,9 +114,9 @@ class Tokenizer {
   absl::Status FillTokenBytes();
   void FindEndOfGeneration(const TokenizerSpec& spec);
 
-  // A stretch between added tokens of the raw text; trusted as in Normalizer::Run, where it matters.
+  // A span between added tokens of the raw text; trusted as in Normalizer::Run, where it matters.
   absl::Status EncodeStretch(absl::string_view text, bool at_start, std::string trusted, Encoding* encoding) const;
-  // A stretch between added tokens of normalized text.
+  // A span between added tokens of normalized text.
   absl::Status EncodeWords(absl::string_view text, bool at_start, Encoding* encoding) const;
 
   const Model model_;

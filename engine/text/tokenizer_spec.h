@@ -55,11 +55,11 @@ enum class NormalizerKind {
   kNfd,
   kNfkc,
   kNfkd,
-  kPrepend,  // `text` before every stretch that is not empty
+  kPrepend,  // `text` before every span that is not empty
   kReplace,  // every match of `pattern` by `text`
 };
 
-// A step that rewrites a stretch of text between added tokens, before it is split.
+// A step that rewrites a span of text between added tokens, before it is split.
 struct NormalizerStep {
   NormalizerKind kind = NormalizerKind::kNfc;
   TextPattern pattern = {};
@@ -155,7 +155,7 @@ struct TokenizerSpec {
   bool add_eos = false;  // ... and eos_id last
   // Encode with add_special puts these first, too, and last: tokenizers that want several, or others than BOS and EOS.
   std::vector<int32_t> prefix_ids, suffix_ids;
-  // kSentencePieceBpe only: every stretch of text between added tokens starts with a space.
+  // kSentencePieceBpe only: every span of text between added tokens starts with a space.
   bool add_space_prefix = true;
 
   std::optional<int32_t> bos_id;

@@ -1,4 +1,4 @@
-// The outputs of one call's sequences turned into the events its client sees: text by the detokenizer, stop strings,
+// The outputs of one call's sequences made into the events its client sees: text by the detokenizer, stop strings,
 // usage and timings. Knows no threads and no engine.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Requests as they come over the wire, checked and turned into what the engine takes. Errors name the field.
+// Requests as they come over the wire, checked and converted to what the engine takes. Errors name the field.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class HealthState {
 
   // `on_change` is called after every change, without locks, from the thread that made it. Returns a handle.
   int Subscribe(std::function<void()> on_change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // May return while a call of on_change is still under way.
+  // May return while a call of on_change is still running.
   void Unsubscribe(int handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -30,15 +30,15 @@ class Acceptor {
 
   const Listener& listener() const { return listener_; }
 
-  // The next connection; none: there is none at present, or none can be had. Counts all that it meets.
+  // The next connection; none: there is none at present, or none can be obtained. Counts all that it meets.
   std::optional<AcceptedConnection> Next();
 
-  // False from the moment when a connection could not be had, until the next one can. If `must_wait`, the listener
+  // False from the moment when a connection could not be obtained, until the next one can. If `must_wait`, the listener
   // stays readable and asking again at once would be in vain.
   bool able();
   // No more connections: clients that come are refused by the system. The address stays known.
   void Close() { listener_.Close(); }
-  // The descriptors for the rest of a connection could not be had.
+  // The descriptors for the rest of a connection could not be obtained.
   void OnNoDescriptors();
   bool must_wait() const { return must_wait_; }
 

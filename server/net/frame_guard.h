@@ -3,7 +3,7 @@
 // requests begun and never ended) never reaches it. Payloads are not looked into, but for the length of a request's
 // first message; headers stay compressed.
 //
-// Blocks of headers are held back until they are whole: gRPC parses a block anew for each piece that it gets.
+// Blocks of headers are held back until they are whole: gRPC parses a block again for each piece that it gets.
 //
 // Pure: bytes in, verdict out, no sockets and no clock. One per connection, one thread.
 #pragma once

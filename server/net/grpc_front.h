@@ -1,4 +1,4 @@
-// The door in front of gRPC: accepts connections, counts them, reads what clients send (FrameGuard) and relays it.
+// The front end before gRPC: accepts connections, counts them, reads what clients send (FrameGuard) and relays it.
 //
 //   client ── TCP ── [ GrpcFront: one thread, epoll ] ── UNIX socket pair ── gRPC
 //
@@ -33,7 +33,7 @@ struct GrpcFrontOptions {
   int max_connections = 4096;
   int max_connections_per_peer = 256;    // see PeerKey
   std::vector<Network> trusted_proxies;  // many clients behind one address: not limited per peer
-  // For the greeting, and for a request to arrive in full.
+  // For the HTTP/2 preface, and for a request to arrive in full.
   std::chrono::milliseconds receive_timeout{30000};
   // In all connections; beyond it the one that has waited longest with a request unfinished is closed.
   size_t max_unfinished_requests = 2048;

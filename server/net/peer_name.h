@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Gives the UNIX socket `fd` a name, unique on the machine, that tells `peer`. False: it cannot be had.
+// Gives the UNIX socket `fd` a name, unique on the machine, that tells `peer`. False: it cannot be obtained.
 bool NamePeer(int fd, const SocketAddress& peer, uint64_t connection);
 
 // What ServerContext::peer() says, as "127.0.0.1:4711" or "[fe80::1%eth0]:4711". A connection's peer() as a whole is

@@ -73,14 +73,14 @@ TEST_F(BenchTest, TimesAreOrderedAndNotShorterThanTheServersPauses) {
   EXPECT_GE(json["duration_s"], 3 * 0.035) << "two at a time";
 }
 
-TEST_F(BenchTest, AClosedLoopNeverHasMoreUnderWayThanCallers) {
+TEST_F(BenchTest, AClosedLoopNeverHasMoreInFlightThanCallers) {
   server_->Script({SayAndHang({"a"})});
   Process process(Arguments({"--requests", "20", "--warmup", "0", "--concurrency", "3"}), "");
   ASSERT_TRUE(server_->WaitForCalls(3));
   process.Signal(SIGINT);
   const Output output = process.Wait();
   EXPECT_EQ(output.code, 130);
-  EXPECT_TRUE(server_->WaitForCancels(3)) << "SIGINT cancels what is under way";
+  EXPECT_TRUE(server_->WaitForCancels(3)) << "SIGINT cancels what is in flight";
   EXPECT_EQ(server_->calls().size(), 3u);
   EXPECT_NE(output.out.find("0 requests succeeded, 0 failed"), std::string::npos) << output.out;
 }

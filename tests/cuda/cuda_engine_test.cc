@@ -1,4 +1,4 @@
-// The whole of the GPU's path, scheduler to sampler: an engine that runs ahead, with the GPU emulated. Whoever shares
+// The whole of the GPU's path, scheduler to sampler: an engine that launches asynchronously, with the GPU emulated. Whoever shares
 // its steps, is cut into chunks or preempted gets the very tokens and log-probabilities that it gets alone.
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include "engine/model/model_loader.h"
 #include "engine/model/summary.h"
 #include "engine/ops/cuda/cuda_ops.h"
-#include "engine/ops/cuda/step_recordings.h"
+#include "engine/ops/cuda/step_graphs.h"
 #include "engine/runtime/load_runner.h"
 #include "tests/cuda/toy_cases.h"
 #include "tests/cuda_on_cpu/emulated_device.h"
@@ -272,13 +272,13 @@ StepLimits Limits(int32_t max_seqs, int32_t max_blocks) {
   return limits;
 }
 
-TEST(StepRecordings, ShapesHoldEveryGeneratingStepAndAreFew) {
+TEST(StepGraphs, ShapesHoldEveryGeneratingStepAndAreFew) {
   for (const int32_t max_seqs : {1, 3, 8, 20, 64, 256, 1000}) {
     for (const int32_t max_blocks : {1, 15, 16, 100, 512, 8192}) {
-      StepRecordings recordings;
+      StepGraphs recordings;
       recordings.SetLimits(Limits(max_seqs, max_blocks));
       if (max_seqs <= 256) {
-        EXPECT_LE(recordings.shapes().size(), size_t{StepRecordings::kMost});
+        EXPECT_LE(recordings.shapes().size(), size_t{StepGraphs::kMost});
       }
       for (int32_t rows = 1; rows <= max_seqs; ++rows) {
         for (const int32_t blocks : {1, (max_blocks + 1) / 2, max_blocks}) {
@@ -297,8 +297,8 @@ TEST(StepRecordings, ShapesHoldEveryGeneratingStepAndAreFew) {
   }
 }
 
-TEST(StepRecordings, StepsWithPromptsHaveNoShape) {
-  StepRecordings recordings;
+TEST(StepGraphs, StepsWithPromptsHaveNoShape) {
+  StepGraphs recordings;
   recordings.SetLimits(Limits(64, 512));
   EXPECT_EQ(recordings.shapes().size(), 11u * 3);
   EXPECT_EQ(recordings.ShapeFor({9, 9, 9, 33}), (StepShape{16, 16, 16, 128}));

@@ -156,7 +156,7 @@ def table(compiler, kernels, predictions):
         "## A pass",
         "",
         "Instructions of a pass (of the main loop, or of all code where there is none) on the way of the common case, of those in",
-        "the loop; T: clocks that a warp alone takes for it; flight: bytes that a warp has under way at most.",
+        "the loop; T: clocks that a warp alone takes for it; flight: bytes that a warp has in flight at most.",
         "",
     ] + head(["kernel", "pass", "of"] + COLUMNS + ["T", "flight"], len(COLUMNS) + 4)
     for mangled in order:
@@ -169,7 +169,7 @@ def table(compiler, kernels, predictions):
         "",
         "## Launches",
         "",
-        f"Flight: KB under way on an SM; {IN_FLIGHT_NEEDED / 1000:.1f} KB are {MEMORY / 1e12:.1f} TB/s for {LATENCY * 1e6:.1f} us. Floor and time in us. Bounds:"
+        f"Flight: KB in flight on an SM; {IN_FLIGHT_NEEDED / 1000:.1f} KB are {MEMORY / 1e12:.1f} TB/s for {LATENCY * 1e6:.1f} us. Floor and time in us. Bounds:"
         " the two that take longest, as shares of the time.",
         "",
     ] + head(["kernel", "launch", "bounds", "flight", "floor", "time", "share"], 4)

@@ -22,7 +22,7 @@ of a pass, or its bytes over those that a warp loads in a pass.
 
 T is found by running a pass through the scoreboard: an instruction starts when the one before it allows (the stall count
 that the compiler wrote into it) and the results that it waits for are there, each at its latency. Bytes in flight are the
-most that a warp's loads have under way before an instruction waits for one of them. A load of the stream takes as long as
+most that a warp's loads have in flight before an instruction waits for one of them. A load of the stream takes as long as
 the part of it that comes from memory (bytes / stream) and the rest from the L2 make on average; what a warp loads beyond its
 part of the stream (weights of a norm) is in the L2. Copies that only some lanes make are counted whole.
 

@@ -67,7 +67,7 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(one.clocks, DRAM_CLOCKS + 6 + 1 + 1, delta=2)
         self.assertEqual(one.in_flight, 2 * 512)
 
-    def test_a_stream_is_bound_by_memory_or_by_what_is_under_way(self):
+    def test_a_stream_is_bound_by_memory_or_by_what_is_in_flight(self):
         kernel = Kernel("k", LOOP, 32, 0, True)
         passes = (1 << 30) / 1024
         full = predict(kernel, launch(grid_x=132 * 8, mma=passes, loops=1))

@@ -78,19 +78,19 @@ class EmulatedDevice : public Device {
     return absl::OkStatus();
   }
 
-  struct Launches : Recording {
+  struct Launches : CapturedGraph {
     explicit Launches(EmulatedDevice* device) : device(device) {}
     ~Launches() override { device->Use(-bytes); }
     EmulatedDevice* const device;
     int64_t bytes = 0;
-    cuda_on_cpu::Recording launches;
+    cuda_on_cpu::CapturedGraph launches;
   };
-  void BeginRecording() override {
+  void BeginCapture() override {
     SLUICE_CHECK(recording_ == nullptr);
     recording_ = std::make_unique<Launches>(this);
     stream_.recording = &recording_->launches;
   }
-  absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override {
+  absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() override {
     stream_.recording = &enqueued_;
     std::unique_ptr<Launches> recording = std::exchange(recording_, nullptr);
     const int64_t bytes = num_recordings_++ < options_.num_free_recordings ? 0 : options_.recording_bytes;
@@ -99,7 +99,7 @@ class EmulatedDevice : public Device {
     Use(recording->bytes);
     return recording;
   }
-  void Replay(const Recording& recording) override {
+  void Replay(const CapturedGraph& recording) override {
     if (options_.num_replays != nullptr) ++*options_.num_replays;
     for (const auto& launch : static_cast<const Launches&>(recording).launches) Enqueue(launch);
   }
@@ -135,7 +135,7 @@ class EmulatedDevice : public Device {
 
   const EmulatedDeviceOptions options_;
   mutable cuda_on_cpu::Stream stream_;
-  cuda_on_cpu::Recording enqueued_;
+  cuda_on_cpu::CapturedGraph enqueued_;
   int64_t num_done_ = 0;
   std::map<void*, int64_t> sizes_;
   int64_t used_ = 0;

@@ -44,7 +44,7 @@ constexpr size_t kGuardBytes = 4096;
 constexpr int kPreservedRegisters = 6;
 constexpr unsigned kTsanNoSync = 1;  // a switch orders nothing: only barriers and warp operations do
 
-// The fiber that was left by the switch under way; its successor completes the switch.
+// The fiber that was left by the switch in progress; its successor completes the switch.
 constinit thread_local Fiber* left = nullptr;
 constinit thread_local Fiber* entered = nullptr;
 

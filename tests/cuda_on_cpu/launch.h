@@ -21,13 +21,13 @@ void RunGrid(const dim3& grid, const dim3& block, size_t shared_bytes, const std
              const SourceLine& where);
 
 // Launches with their arguments, in order: what a captured graph holds.
-using Recording = std::vector<std::function<void()>>;
+using CapturedGraph = std::vector<std::function<void()>>;
 
 // What a cudaStream_t that is not null points to. While there is a recording, launches are added to it and not run.
 struct Stream {
-  Recording* recording = nullptr;
+  CapturedGraph* recording = nullptr;
 };
-inline Recording* RecordingOf(cudaStream_t stream) {
+inline CapturedGraph* RecordingOf(cudaStream_t stream) {
   return stream == nullptr ? nullptr : reinterpret_cast<const Stream*>(stream)->recording;
 }
 
@@ -45,7 +45,7 @@ void Launch(SourceLine where, void (*kernel)(Parameters...), const dim3& grid, c
     RunGrid(
         grid, block, shared_bytes, [&] { std::apply(kernel, parameters); }, where);
   };
-  if (Recording* recording = RecordingOf(stream)) {
+  if (CapturedGraph* recording = RecordingOf(stream)) {
     recording->push_back(run);
   } else {
     run();

@@ -43,9 +43,9 @@ absl::StatusOr<double> SecondsOf(const Bench& bench, double floor_seconds, absl:
   // Once outside of a recording: faults of the first launch are told apart, and attributes are set.
   enqueue(0);
   SLUICE_RETURN_IF_ERROR(device.Synchronize());
-  device.BeginRecording();
+  device.BeginCapture();
   for (int64_t i = 0; i < calls; ++i) enqueue(i);
-  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Device::Recording> recording, device.EndRecording());
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Device::CapturedGraph> recording, device.EndCapture());
   std::vector<double> seconds;
   for (int i = 0; i < (bench.tiny ? 1 : 1 + kReplays); ++i) {
     const Clock::time_point start = Clock::now();

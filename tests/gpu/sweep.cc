@@ -162,11 +162,11 @@ class Sweep {
     return plan;
   }
 
-  // From one step's result to the next one's, with one step ahead under way.
+  // From one step's result to the next one's, with one step ahead in flight.
   absl::StatusOr<double> SecondsOfAStep(const StepPlan& plan) {
     for (int32_t i = 0; i < kWarmUp; ++i) SLUICE_RETURN_IF_ERROR(runner_->Run(plan).status());
     std::vector<double> seconds;
-    if (runner_->runs_ahead()) SLUICE_RETURN_IF_ERROR(runner_->Launch(plan));
+    if (runner_->launches_async()) SLUICE_RETURN_IF_ERROR(runner_->Launch(plan));
     Clock::time_point last = Clock::now();
     for (int32_t i = 0; i < points_.steps; ++i) {
       SLUICE_RETURN_IF_ERROR(runner_->Launch(plan));
@@ -174,7 +174,7 @@ class Sweep {
       if (i > 0 || points_.steps == 1) seconds.push_back(SecondsSince(last));
       last = Clock::now();
     }
-    if (runner_->runs_ahead()) SLUICE_RETURN_IF_ERROR(runner_->Take().status());
+    if (runner_->launches_async()) SLUICE_RETURN_IF_ERROR(runner_->Take().status());
     return Median(seconds);
   }
 

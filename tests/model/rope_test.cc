@@ -294,13 +294,13 @@ TEST(RopeContextTest, TheSpecGrowsWithItsTables) {
   ASSERT_TRUE(AddRope("f", {}, 16, RopeLayout::kHalfSplit, &spec).ok());
   EXPECT_EQ(spec.max_position, 24);
   EXPECT_EQ(LongestContext(spec), 24);
-  EXPECT_EQ(spec.rope_stretch, 1);
+  EXPECT_EQ(spec.rope_scaling_factor, 1);
   ASSERT_TRUE(
       AddRope("f", {.scaling = YarnRope{.factor = 4, .original_max_position = 24}}, 16, RopeLayout::kHalfSplit, &spec)
           .ok());
   EXPECT_EQ(spec.max_position, 96);
   EXPECT_EQ(LongestContext(spec), 96);
-  EXPECT_EQ(spec.rope_stretch, 4);
+  EXPECT_EQ(spec.rope_scaling_factor, 4);
 }
 
 TEST(RopeConfigTest, WhatIsUnknownOrIncompleteIsAnErrorNamingTheKey) {

@@ -121,26 +121,26 @@ class NotingOps : public Ops {
   absl::Status CopyLogits(int32_t, std::span<float>) override { return absl::OkStatus(); }
   absl::Status CopyActivations(const Activations&, int64_t, std::span<float>) override { return absl::OkStatus(); }
 
-  bool runs_ahead() const override { return runs_ahead_; }
+  bool launches_async() const override { return runs_ahead_; }
   absl::Status LaunchSample(std::span<const SampleRow> rows) override {
-    EXPECT_LT(under_way_.size(), 2u);
-    std::vector<SampleResult>& results = under_way_.emplace_back(rows.size());
+    EXPECT_LT(in_flight_.size(), 2u);
+    std::vector<SampleResult>& results = in_flight_.emplace_back(rows.size());
     return Sample(rows, results);
   }
   absl::Status TakeSamples(std::span<SampleResult> results) override {
-    EXPECT_EQ(results.size(), under_way_.front().size());
-    std::ranges::move(under_way_.front(), results.begin());
-    under_way_.pop_front();
+    EXPECT_EQ(results.size(), in_flight_.front().size());
+    std::ranges::move(in_flight_.front(), results.begin());
+    in_flight_.pop_front();
     return absl::OkStatus();
   }
 
   void Break() { fault_ = true; }
   void RunAhead() { runs_ahead_ = true; }
-  size_t num_under_way() const { return under_way_.size(); }
+  size_t num_in_flight() const { return in_flight_.size(); }
 
  private:
   std::vector<Noted>& notes_;
-  std::deque<std::vector<SampleResult>> under_way_;
+  std::deque<std::vector<SampleResult>> in_flight_;
   bool fault_ = false;
   bool runs_ahead_ = false;
 };
@@ -316,7 +316,7 @@ TEST_F(RunnerTest, AStepIsLaunchedWithTokensThatOnlyTheDeviceKnows) {
   second.token_sources = {-1, -1, -1, -1, -1, -1, 1, 0};
   ASSERT_TRUE(runner_->Launch(first).ok());
   ASSERT_TRUE(runner_->Launch(second).ok());
-  EXPECT_EQ(ops_->num_under_way(), 2u);
+  EXPECT_EQ(ops_->num_in_flight(), 2u);
   EXPECT_TRUE(notes_[0].token_sources.empty());
   EXPECT_EQ(notes_[1].token_sources, second.token_sources);
   for (int i = 0; i < 2; ++i) {
@@ -347,9 +347,9 @@ TEST_F(RunnerTest, AStepThatIsWaitedForTakesTheOneBeforeFirstAndGivesTheNextItsT
   last.token_sources = {-1, -1, -1, -1, -1, -1, 0, 1};
 
   ASSERT_TRUE(runner_->Launch(simple).ok());
-  EXPECT_EQ(ops_->num_under_way(), 1u);
+  EXPECT_EQ(ops_->num_in_flight(), 1u);
   ASSERT_TRUE(runner_->Launch(reporting).ok());
-  EXPECT_EQ(ops_->num_under_way(), 0u);
+  EXPECT_EQ(ops_->num_in_flight(), 0u);
   EXPECT_EQ(notes_[1].token_ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 1007}));
   EXPECT_TRUE(notes_[1].token_sources.empty());
   EXPECT_EQ(runner_->Take()->samples[0].token, 1007);

@@ -38,7 +38,7 @@ TEST(DraftsTest, EachDraftIsARowAndATokenIsDrawnBehindIt) {
   const Request request = PromptOf(5, 10);
   const std::vector<int32_t> expected = testing::ExpectedOutput(request, SmallOptions()).tokens;
   FixedDrafter drafter({expected[1], expected[2], 7});
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/false, &drafter);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/false, &drafter);
   const SequenceId id = h.Add(request);
   h.Step();
   ASSERT_EQ(h.collected[id].tokens.size(), 1u);
@@ -72,7 +72,7 @@ TEST(DraftsTest, RightDraftsSaveSteps) {
 TEST(DraftsTest, WhatOnlyWrongDraftsNeededGoesBackToThePool) {
   EngineOptions options = SmallOptions();
   FixedDrafter drafter({1, 2, 3, 4, 5, 6, 7});
-  SchedulerHarness h(options, /*runs_ahead=*/false, &drafter);
+  SchedulerHarness h(options, /*launches_async=*/false, &drafter);
   h.Add(PromptOf(3, 20));
   h.Step();
   h.Step();
@@ -86,7 +86,7 @@ TEST(DraftsTest, NobodyIsPreemptedForADraft) {
   options.max_model_len = 16;
   options.admit_by_forecast = false;
   FixedDrafter drafter({1, 2, 3, 4, 5, 6, 7});
-  SchedulerHarness h(options, /*runs_ahead=*/false, &drafter);
+  SchedulerHarness h(options, /*launches_async=*/false, &drafter);
   const Request a = PromptOf(4, 4, 1), b = PromptOf(4, 4, 2);
   const SequenceId first = h.Add(a), second = h.Add(b);
   h.RunToEnd();
@@ -97,7 +97,7 @@ TEST(DraftsTest, NobodyIsPreemptedForADraft) {
 
 TEST(DraftsTest, NoneBehindTheLastTokenThatMaxTokensAllows) {
   FixedDrafter drafter({1, 2, 3});
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/false, &drafter);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/false, &drafter);
   h.Add(PromptOf(5, 3));
   h.Step();
   h.Step();
@@ -110,7 +110,7 @@ TEST(DraftsTest, AStopAmongRightDraftsEndsTheSequenceThere) {
   const std::vector<int32_t> drawn = testing::ExpectedOutput(request, SmallOptions()).tokens;
   request.sampling.stop_token_ids = {drawn[2]};
   FixedDrafter drafter({drawn[1], drawn[2], drawn[3], drawn[4]});
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/false, &drafter);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/false, &drafter);
   const SequenceId id = h.Add(request);
   h.RunToEnd();
   EXPECT_EQ(h.collected[id].tokens.size(), 3u);
@@ -120,7 +120,7 @@ TEST(DraftsTest, AStopAmongRightDraftsEndsTheSequenceThere) {
 
 TEST(DraftsTest, ASequenceWithDraftsInFlightWaitsAlone) {
   OracleDrafter drafter(SmallOptions(), /*one_wrong_in=*/3);
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true, &drafter);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true, &drafter);
   std::vector<Request> requests;
   for (int i = 0; i < 5; ++i) {
     requests.push_back(PromptOf(4, 40, i));

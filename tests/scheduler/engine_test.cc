@@ -286,7 +286,7 @@ TEST_F(EngineTest, CancellingEverybodyLeavesTheGaugesAtRestWithoutAnotherRequest
   gate_.WaitForStep(4);
   EXPECT_GT(engine_->Stats().kv_blocks_live, 0);
   for (SequenceId id : ids) engine_->Cancel(id);
-  gate_.LetOnePass();  // and no other: all must be over with the step under way
+  gate_.LetOnePass();  // and no other: all must be over with the step in flight
   sink_.WaitForFinished(100);
   ExpectAtRest(engine_->Stats());
   EXPECT_EQ(engine_->Stats().num_steps, 4);
@@ -522,7 +522,7 @@ TEST_F(EngineTest, AFaultOfADeviceThatRunsAheadEndsEverybodyOnce) {
   for (const bool at_launch : {false, true}) {
     RecordingSink sink;
     options_ = SmallOptions();
-    auto runner = std::make_unique<testing::HashRunner>(options_, /*runs_ahead=*/true);
+    auto runner = std::make_unique<testing::HashRunner>(options_, /*launches_async=*/true);
     int num_calls = 0;
     const auto fail_at_last = [&] {
       return ++num_calls < 4 ? absl::OkStatus() : absl::UnknownError("the wire is cut");
@@ -552,7 +552,7 @@ TEST_F(EngineTest, AFaultOfADeviceThatRunsAheadEndsEverybodyOnce) {
 
 TEST_F(EngineTest, ADeviceThatRunsAheadHasTheNextStepBeforeTheResultOfOneIsTaken) {
   options_ = SmallOptions();
-  auto runner = std::make_unique<testing::HashRunner>(options_, /*runs_ahead=*/true);
+  auto runner = std::make_unique<testing::HashRunner>(options_, /*launches_async=*/true);
   std::string calls;
   runner->before_step = [&](const StepPlan&) {
     calls += 'L';

@@ -48,25 +48,25 @@ bool Nonfinite(const SamplingParams& params, size_t num_outputs) {
 
 }  // namespace
 
-HashRunner::HashRunner(const EngineOptions& options, bool runs_ahead)
+HashRunner::HashRunner(const EngineOptions& options, bool launches_async)
     : options_(options),
-      runs_ahead_(runs_ahead),
+      runs_ahead_(launches_async),
       kv_(size_t(options.num_blocks) * options.block_size),
       tokens_(options.max_num_seqs) {}
 
 absl::Status HashRunner::Launch(const StepPlan& plan) {
   if (before_step) SLUICE_RETURN_IF_ERROR(before_step(plan));
-  EXPECT_LE(under_way_.size(), runs_ahead_ ? 1u : 0u);
+  EXPECT_LE(in_flight_.size(), runs_ahead_ ? 1u : 0u);
   StepPlan resolved = plan;
   ResolveTokens(&resolved);
-  under_way_.push_back(Compute(resolved));
+  in_flight_.push_back(Compute(resolved));
   return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> HashRunner::Take() {
   if (before_take) SLUICE_RETURN_IF_ERROR(before_take());
-  StepResult result = std::move(under_way_.front());
-  under_way_.pop_front();
+  StepResult result = std::move(in_flight_.front());
+  in_flight_.pop_front();
   return result;
 }
 
@@ -75,10 +75,10 @@ void HashRunner::ResolveTokens(StepPlan* plan) {
   for (size_t row = 0; row < plan->token_sources.size(); ++row) {
     const int32_t source = plan->token_sources[row];
     if (source < 0) continue;
-    ASSERT_FALSE(under_way_.empty()) << "a token from a step that is over";
-    ASSERT_LT(size_t(source), under_way_.back().samples.size());
+    ASSERT_FALSE(in_flight_.empty()) << "a token from a step that is over";
+    ASSERT_LT(size_t(source), in_flight_.back().samples.size());
     EXPECT_EQ(plan->token_ids[row], 0);
-    plan->token_ids[row] = under_way_.back().samples[size_t(source)].token;
+    plan->token_ids[row] = in_flight_.back().samples[size_t(source)].token;
     ++num_unknown_tokens;
   }
 }

@@ -23,16 +23,16 @@ inline constexpr uint64_t kNonfiniteSeed = 0xbad;
 
 class HashRunner : public StepRunner {
  public:
-  explicit HashRunner(const EngineOptions& options, bool runs_ahead = false);
+  explicit HashRunner(const EngineOptions& options, bool launches_async = false);
 
-  bool runs_ahead() const override { return runs_ahead_; }
+  bool launches_async() const override { return runs_ahead_; }
   // Records a test failure wherever `plan` breaks a rule of step_plan.h.
   absl::Status Launch(const StepPlan& plan) override;
   absl::StatusOr<StepResult> Take() override;
 
   std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the launch's
   std::function<absl::Status()> before_take;                 // an error is returned as the result
-  int64_t num_unknown_tokens = 0;                            // rows so far whose token came from a step under way
+  int64_t num_unknown_tokens = 0;                            // rows so far whose token came from a step in flight
 
  private:
   struct CachedKey {
@@ -41,7 +41,7 @@ class HashRunner : public StepRunner {
   };
 
   StepResult Compute(const StepPlan& plan);
-  // Puts what the step under way drew into the plan, where it asks for that.
+  // Puts what the step in flight drew into the plan, where it asks for that.
   void ResolveTokens(StepPlan* plan);
   void CheckShape(const StepPlan& plan) const;
   void CheckBlocks(const StepPlan& plan) const;
@@ -54,7 +54,7 @@ class HashRunner : public StepRunner {
 
   const EngineOptions options_;
   const bool runs_ahead_;
-  std::deque<StepResult> under_way_;
+  std::deque<StepResult> in_flight_;
   std::vector<CachedKey> kv_;                 // [num_blocks * block_size]
   std::vector<std::vector<int32_t>> tokens_;  // by seq_slot: those that have been rows, by position
 };

@@ -33,7 +33,7 @@ std::vector<int32_t> Deal(const std::vector<int32_t>& remaining, int32_t budget)
                                                options, &pool, 0));
     prompts.push_back(owned.back().get());
   }
-  DealPromptRows(absl::MakeSpan(prompts), budget);
+  DividePromptRows(absl::MakeSpan(prompts), budget);
   std::vector<int32_t> rows;
   for (const Sequence* s : prompts) rows.push_back(s->num_scheduled_tokens);
   return rows;

@@ -40,8 +40,8 @@ inline Request MakeRequest(std::vector<int32_t> prompt, int32_t max_tokens) {
 class SchedulerHarness {
  public:
   // `drafter`: null for none; outlives the harness.
-  explicit SchedulerHarness(const EngineOptions& options, bool runs_ahead = false, TokenDrafter* drafter = nullptr)
-      : options(options), runner(options, runs_ahead), scheduler(options, drafter) {}
+  explicit SchedulerHarness(const EngineOptions& options, bool launches_async = false, TokenDrafter* drafter = nullptr)
+      : options(options), runner(options, launches_async), scheduler(options, drafter) {}
 
   SequenceId Add(const Request& request) {
     EXPECT_EQ(ValidateRequest(request, options), absl::OkStatus());
@@ -50,27 +50,27 @@ class SchedulerHarness {
     return last_id;
   }
 
-  // One turn of the engine's loop: a step, or with a runner that runs ahead the launch of one and the end of the one
+  // One turn of the engine's loop: a step, or with a runner that launches asynchronously the launch of one and the end of the one
   // before. The last plan stays readable in `plan`. Returns the stats of the step that ended, if one did.
   StepStats Step() {
     ++now_ns;
     const bool launched = scheduler.has_sequences() && Launch();
-    if (scheduler.num_steps_under_way() <= (launched && runner.runs_ahead() ? 1 : 0)) return {};
+    if (scheduler.num_steps_in_flight() <= (launched && runner.launches_async() ? 1 : 0)) return {};
     return Commit();
   }
 
-  // False: the scheduler has nothing to plan before the step under way is over.
+  // False: the scheduler has nothing to plan before the step in flight is over.
   bool Launch() {
     const int64_t num_preemptions = scheduler.num_preemptions();
     const StepPlan* next = scheduler.Plan(now_ns);
-    EXPECT_TRUE(next != nullptr || scheduler.num_steps_under_way() == 1);
+    EXPECT_TRUE(next != nullptr || scheduler.num_steps_in_flight() == 1);
     if (scheduler.num_preemptions() > num_preemptions) {
-      EXPECT_EQ(scheduler.num_steps_under_way(), 1) << "preempted while a step was under way";
+      EXPECT_EQ(scheduler.num_steps_in_flight(), 1) << "preempted while a step was in flight";
       EXPECT_GT(scheduler.num_waiting(), 0) << "let in again in the step that preempted it";
     }
     if (next == nullptr) return false;
     plan = *next;
-    rows_under_way.push_back({plan.num_tokens(), plan.num_seqs()});
+    rows_in_flight.push_back({plan.num_tokens(), plan.num_seqs()});
     EXPECT_TRUE(runner.Launch(plan).ok());
     scheduler.CheckInvariants();
     return true;
@@ -83,9 +83,9 @@ class SchedulerHarness {
     std::vector<SequenceOutput> outputs;
     const StepStats stats = scheduler.Commit(*std::move(result), now_ns, &outputs);
     collected.Add(std::move(outputs));
-    EXPECT_EQ(stats.num_prefill_tokens + stats.num_decode_tokens, rows_under_way.front().first);
-    EXPECT_EQ(stats.num_sequences, rows_under_way.front().second);
-    rows_under_way.pop_front();
+    EXPECT_EQ(stats.num_prefill_tokens + stats.num_decode_tokens, rows_in_flight.front().first);
+    EXPECT_EQ(stats.num_sequences, rows_in_flight.front().second);
+    rows_in_flight.pop_front();
     scheduler.CheckInvariants();
     return stats;
   }
@@ -96,7 +96,7 @@ class SchedulerHarness {
     RunToEnd();
   }
 
-  bool has_work() const { return scheduler.has_sequences() || scheduler.num_steps_under_way() > 0; }
+  bool has_work() const { return scheduler.has_sequences() || scheduler.num_steps_in_flight() > 0; }
   void RunToEnd(int max_steps = 100000) {
     while (has_work() && max_steps-- > 0) Step();
     EXPECT_FALSE(has_work()) << "no progress";
@@ -124,7 +124,7 @@ class SchedulerHarness {
   HashRunner runner;
   Scheduler scheduler;
   StepPlan plan;
-  std::deque<std::pair<int32_t, int32_t>> rows_under_way;  // tokens and sequences of each step
+  std::deque<std::pair<int32_t, int32_t>> rows_in_flight;  // tokens and sequences of each step
   Collector collected;
   int64_t now_ns = 1000;
   SequenceId last_id = 0;

@@ -1,4 +1,4 @@
-// Steps planned while the one before is under way: what they assume, what they must not, and what becomes of rows that
+// Steps planned while the one before is in flight: what they assume, what they must not, and what becomes of rows that
 // turn out to be too many.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ Request PromptOf(int32_t length, int32_t max_tokens, int seed = 1) {
 }
 
 TEST(StepsAheadTest, TheTokenBeingDrawnIsARowOfTheNextStep) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   const Request request = PromptOf(5, 4);
   const SequenceId id = h.Add(request);
   h.Step();
@@ -35,7 +35,7 @@ TEST(StepsAheadTest, TheTokenBeingDrawnIsARowOfTheNextStep) {
 }
 
 TEST(StepsAheadTest, ManyWhoStartAndEndAtDifferentTimesGetWhatTheyGetAlone) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   std::vector<Request> requests;
   for (int i = 0; i < 20; ++i) {
     requests.push_back(PromptOf(1 + 7 * i % 50, 1 + 5 * i % 23, i));
@@ -50,7 +50,7 @@ TEST(StepsAheadTest, ManyWhoStartAndEndAtDifferentTimesGetWhatTheyGetAlone) {
 }
 
 TEST(StepsAheadTest, NobodyGetsARowBehindTheLastTokenThatMaxTokensAllows) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   h.Add(PromptOf(5, 2));
   int64_t rows = 0;
   while (h.has_work()) {
@@ -65,15 +65,15 @@ TEST(StepsAheadTest, ARowTooManyOfASequenceThatStoppedIsDropped) {
   Request request = PromptOf(5, 50);
   const std::vector<int32_t> drawn = testing::ExpectedOutput(request, options).tokens;
   request.sampling.stop_token_ids = {drawn[2]};
-  SchedulerHarness h(options, /*runs_ahead=*/true);
+  SchedulerHarness h(options, /*launches_async=*/true);
   const SequenceId id = h.Add(request);
   int64_t rows = 0;
   while (!h.collected[id].finished()) {
     const StepStats stats = h.Step();
     rows += stats.num_prefill_tokens + stats.num_decode_tokens;
   }
-  EXPECT_EQ(h.scheduler.num_steps_under_way(), 1);
-  EXPECT_EQ(h.scheduler.pool().num_live(), 0) << "the blocks are free while the row is still under way";
+  EXPECT_EQ(h.scheduler.num_steps_in_flight(), 1);
+  EXPECT_EQ(h.scheduler.pool().num_live(), 0) << "the blocks are free while the row is still in flight";
   EXPECT_FALSE(h.scheduler.has_sequences());
   h.Step();
   EXPECT_FALSE(h.has_work());
@@ -83,7 +83,7 @@ TEST(StepsAheadTest, ARowTooManyOfASequenceThatStoppedIsDropped) {
 }
 
 TEST(StepsAheadTest, APenaltyWaitsForTheTokensItCounts) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   Request request = PromptOf(5, 6);
   request.sampling.presence_penalty = 1;
   const SequenceId id = h.Add(request);
@@ -101,7 +101,7 @@ TEST(StepsAheadTest, APenaltyWaitsForTheTokensItCounts) {
 }
 
 TEST(StepsAheadTest, OnePenaltyAmongManyWaitsAlone) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   std::vector<Request> requests;
   for (int i = 0; i < 5; ++i) requests.push_back(PromptOf(3, 40, i));
   requests[2].sampling.presence_penalty = 1;
@@ -121,7 +121,7 @@ TEST(StepsAheadTest, OnePenaltyAmongManyWaitsAlone) {
 TEST(StepsAheadTest, ChunksOfAPromptFollowOneAnotherAndItsReportsArriveOnce) {
   EngineOptions options = SmallOptions();
   options.max_num_batched_tokens = 8;
-  SchedulerHarness h(options, /*runs_ahead=*/true);
+  SchedulerHarness h(options, /*launches_async=*/true);
   Request request = PromptOf(43, 5);
   request.sampling.prompt_logprobs = 2;
   request.sampling.presence_penalty = 1;  // counts no token before the first
@@ -134,11 +134,11 @@ TEST(StepsAheadTest, ChunksOfAPromptFollowOneAnotherAndItsReportsArriveOnce) {
   ExpectAsAlone(h.collected[id], request, options);
 }
 
-TEST(StepsAheadTest, PreemptionWaitsUntilNoStepIsUnderWay) {
+TEST(StepsAheadTest, PreemptionWaitsUntilNoStepIsInFlight) {
   EngineOptions options = SmallOptions();
   options.max_model_len = 64;
   options.num_blocks = 17;  // 16 for one sequence of 64 tokens
-  SchedulerHarness h(options, /*runs_ahead=*/true);
+  SchedulerHarness h(options, /*launches_async=*/true);
   h.ExpectShortOutputs();
   std::vector<Request> requests;
   std::vector<SequenceId> ids;
@@ -148,34 +148,34 @@ TEST(StepsAheadTest, PreemptionWaitsUntilNoStepIsUnderWay) {
     ids.push_back(h.Add(requests.back()));
   }
   const int64_t num_unknown_tokens = h.runner.num_unknown_tokens;
-  h.RunToEnd();  // the harness checks that no step is under way
+  h.RunToEnd();  // the harness checks that no step is in flight
   EXPECT_GT(h.scheduler.num_preemptions(), 0);
   EXPECT_GT(h.runner.num_unknown_tokens - num_unknown_tokens, 20);
   for (size_t i = 0; i < requests.size(); ++i) ExpectAsAlone(h.collected[ids[i]], requests[i], options);
 }
 
-TEST(StepsAheadTest, ACancelTakesEffectWhileStepsAreUnderWay) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+TEST(StepsAheadTest, ACancelTakesEffectWhileStepsAreInFlight) {
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   const SequenceId id = h.Add(PromptOf(20, 50, 1));
   const Request other_request = PromptOf(4, 30, 2);
   const SequenceId other = h.Add(other_request);
   for (int i = 0; i < 5; ++i) h.Step();
   const size_t num_tokens = h.collected[id].tokens.size();
-  ASSERT_EQ(h.scheduler.num_steps_under_way(), 1);
+  ASSERT_EQ(h.scheduler.num_steps_in_flight(), 1);
   h.Finish(id, FinishReason::kCancelled);
   EXPECT_EQ(h.scheduler.num_running(), 1);
   EXPECT_EQ(h.scheduler.pool().num_live(), h.scheduler.running()[0]->block_tables[0].size());
   const Request next_request = PromptOf(30, 9, 3);  // takes the blocks and the slot over
   const SequenceId next = h.Add(next_request);
   h.RunToEnd();
-  EXPECT_EQ(h.collected[id].tokens.size(), num_tokens) << "what was under way is dropped";
+  EXPECT_EQ(h.collected[id].tokens.size(), num_tokens) << "what was in flight is dropped";
   EXPECT_EQ(h.collected[id].last.finish_reason, FinishReason::kCancelled);
   ExpectAsAlone(h.collected[other], other_request, h.options);
   ExpectAsAlone(h.collected[next], next_request, h.options);
 }
 
 TEST(StepsAheadTest, LogitsThatAreNotFiniteEndTheirSequenceAndNobodyElse) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   Request bad = PromptOf(4, 30, 1);
   bad.sampling.seed = testing::kNonfiniteSeed;
   const SequenceId bad_id = h.Add(bad);
@@ -188,7 +188,7 @@ TEST(StepsAheadTest, LogitsThatAreNotFiniteEndTheirSequenceAndNobodyElse) {
 }
 
 TEST(StepsAheadTest, AbandonedStepsLeaveTheBooksInOrder) {
-  SchedulerHarness h(SmallOptions(), /*runs_ahead=*/true);
+  SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   const SequenceId cancelled = h.Add(PromptOf(10, 30));
   h.Add(PromptOf(10, 30));
   ASSERT_TRUE(h.Launch());

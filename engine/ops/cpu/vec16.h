@@ -294,7 +294,7 @@ inline float ReduceMax(Vec x) {
 inline void Prefetch(const void*) {}
 #endif
 
-// The first n < 16 lanes, zeros behind.
+// The first n < 16 lanes, zeros after.
 inline Vec LoadPartial(const float* p, int64_t n) {
   alignas(64) float lanes[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];

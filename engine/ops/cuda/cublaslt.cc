@@ -155,7 +155,7 @@ class CublasLt : public GemmLibrary {
   const CublasLtApi api_;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDesc_t product_ = nullptr;
-  cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, out_ = nullptr;  // set anew for each product
+  cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, out_ = nullptr;  // set again for each product
   cublasLtMatmulPreference_t preference_ = nullptr;
   std::map<std::pair<int32_t, int32_t>, cublasLtMatmulAlgo_t> algorithms_;  // by (n, k)
 };

@@ -38,7 +38,7 @@ class CudaAttention {
     cuda::AttentionPlan plan;
   };
 
-  // The plan for `rows` of args.step, launched if this is the first layer that asks or `anew`. Null after an error.
+  // The plan for `rows` of args.step, launched if this is the first layer that asks or `again`. Null after an error.
   const cuda::AttentionPlan* PlanFor(CudaContext& context, const cuda::AttentionKernelArgs& args, Rows rows, bool anew);
   void Launch(CudaContext& context, cuda::AttentionKernelArgs* args, int32_t value_dim, Rows rows,
               bool plan_anew = false);

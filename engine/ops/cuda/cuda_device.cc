@@ -110,7 +110,7 @@ class CudaDevice : public Device {
     return std::exchange(fault_, absl::OkStatus());
   }
 
-  class Graph : public Recording {
+  class Graph : public CapturedGraph {
    public:
     explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
     ~Graph() override { cudaGraphExecDestroy(graph_); }
@@ -120,27 +120,27 @@ class CudaDevice : public Device {
     const cudaGraphExec_t graph_;
   };
 
-  void BeginRecording() override {
+  void BeginCapture() override {
     Note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin capture");
   }
-  absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override {
+  absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() override {
     cudaGraph_t graph = nullptr;
     SLUICE_RETURN_IF_ERROR(ToStatus(cudaStreamEndCapture(stream_, &graph), "end capture"));
     cudaGraphExec_t executable = nullptr;
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
-    SLUICE_RETURN_IF_ERROR(OfRecording(error, "instantiate graph"));
-    auto recording = std::make_unique<Graph>(executable);
+    SLUICE_RETURN_IF_ERROR(OfCapture(error, "instantiate graph"));
+    auto graph = std::make_unique<Graph>(executable);
     // Else the first launch would.
-    SLUICE_RETURN_IF_ERROR(OfRecording(cudaGraphUpload(executable, stream_), "upload graph"));
-    return recording;
+    SLUICE_RETURN_IF_ERROR(OfCapture(cudaGraphUpload(executable, stream_), "upload graph"));
+    return graph;
   }
-  void Replay(const Recording& recording) override {
-    Note(cudaGraphLaunch(static_cast<const Graph&>(recording).get(), stream_), "launch graph");
+  void Replay(const CapturedGraph& graph) override {
+    Note(cudaGraphLaunch(static_cast<const Graph&>(graph).get(), stream_), "launch graph");
   }
 
  private:
-  static absl::Status OfRecording(cudaError_t error, const char* what) {
+  static absl::Status OfCapture(cudaError_t error, const char* what) {
     if (error != cudaErrorMemoryAllocation) return ToStatus(error, what);
     cudaGetLastError();
     return absl::ResourceExhaustedError(absl::StrCat("device memory: ", what, ": ", cudaGetErrorString(error)));

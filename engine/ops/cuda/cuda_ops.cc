@@ -18,17 +18,17 @@
 #include "engine/ops/cuda/cuda_sampler.h"
 #include "engine/ops/cuda/kernels/embed.h"
 #include "engine/ops/cuda/kernels/sample.h"
-#include "engine/ops/cuda/step_recordings.h"
+#include "engine/ops/cuda/step_graphs.h"
 
 namespace sluice {
 namespace {
 
-// What the KV cache leaves of the free memory, beside recordings, for what the driver takes on the way: code of
+// What the KV cache leaves of the free memory, beside CUDA graphs, for what the driver takes on the way: code of
 // kernels, the rounding of allocations.
 constexpr int64_t kMarginShare = 16;
 constexpr int64_t kMaxMargin = int64_t{512} << 20;
-// Recordings made to see what one takes: the driver takes memory in larger pieces.
-constexpr int32_t kTrialRecordings = 4;
+// CUDA graphs made to see what one takes: the driver takes memory in larger pieces.
+constexpr int32_t kTrialGraphs = 4;
 
 class CudaOps : public Ops {
  public:
@@ -98,7 +98,7 @@ class CudaOps : public Ops {
     logits();
     SLUICE_RETURN_IF_ERROR(context_.status());
     SLUICE_RETURN_IF_ERROR(sampler_.Reserve(context_, limits));
-    recordings_.SetLimits(limits);
+    graphs_.SetLimits(limits);
     const StepShape largest{limits.max_tokens, limits.max_seqs, limits.max_logits, limits.max_blocks_per_seq};
     SLUICE_RETURN_IF_ERROR(context_.step.Reserve(largest, num_kv_groups_));
     if (kv.layers.empty()) return absl::OkStatus();
@@ -113,11 +113,11 @@ class CudaOps : public Ops {
                            context_.BytesOf(Scratch::kPlainWeights) + context_.BytesOf(Scratch::kWideProduct),
                            " bytes of workspace"));
     }
-    return MeasureRecordings([&] { operations(cache.get()); });
+    return MeasureGraphs([&] { operations(cache.get()); });
   }
 
   KvMemory MemoryForKv() const override {
-    const int64_t free = context_.device()->FreeBytes() - recordings_bytes_;
+    const int64_t free = context_.device()->FreeBytes() - graphs_bytes_;
     return {std::max<int64_t>(free - std::min(free / kMarginShare, kMaxMargin), 0), /*dedicated=*/true};
   }
 
@@ -126,31 +126,31 @@ class CudaOps : public Ops {
   absl::Status WarmUp(absl::FunctionRef<void()> operations) override {
     using Clock = std::chrono::steady_clock;
     Clock::time_point last_line = Clock::now();
-    recorded_at_ = addresses();
+    captured_at_ = addresses();
     int32_t num_rows = 0;
-    for (size_t i = 0; i < recordings_.shapes().size(); ++i) {
-      const StepShape& shape = recordings_.shapes()[i];
-      // Kernels are loaded by running, which a recording does not do; which of them run changes behind powers of 2.
+    for (size_t i = 0; i < graphs_.shapes().size(); ++i) {
+      const StepShape& shape = graphs_.shapes()[i];
+      // Kernels are loaded by running, which a CUDA graph does not do; which of them run changes behind powers of 2.
       if (num_rows == 0 || std::bit_width(static_cast<uint32_t>(shape.num_tokens - 1)) !=
                                std::bit_width(static_cast<uint32_t>(num_rows - 1))) {
         BeginPadding(shape);
         operations();
       }
       num_rows = shape.num_tokens;
-      absl::StatusOr<std::unique_ptr<Device::Recording>> recording = RecordPadding(shape, operations);
-      if (absl::IsResourceExhausted(recording.status())) {
-        LogWarning(absl::StrCat("no device memory for CUDA graphs of more than ", i, " of ", recordings_.shapes().size(),
+      absl::StatusOr<std::unique_ptr<Device::CapturedGraph>> graph = CapturePadding(shape, operations);
+      if (absl::IsResourceExhausted(graph.status())) {
+        LogWarning(absl::StrCat("no device memory for CUDA graphs of more than ", i, " of ", graphs_.shapes().size(),
                                 " step shapes: the others start slower; lower --kv-memory or --max-num-seqs"));
         break;
       }
-      SLUICE_RETURN_IF_ERROR(recording.status());
-      recordings_.Add(shape, *std::move(recording));
+      SLUICE_RETURN_IF_ERROR(graph.status());
+      graphs_.Add(shape, *std::move(graph));
       if (Clock::now() - last_line < std::chrono::seconds(1)) continue;
-      LogInfo(absl::StrCat("captured CUDA graphs of ", i + 1, " of ", recordings_.shapes().size(), " step shapes"));
+      LogInfo(absl::StrCat("captured CUDA graphs of ", i + 1, " of ", graphs_.shapes().size(), " step shapes"));
       last_line = Clock::now();
     }
     SLUICE_RETURN_IF_ERROR(context_.status());
-    SLUICE_CHECK(recorded_at_ == addresses());
+    SLUICE_CHECK(captured_at_ == addresses());
     return absl::OkStatus();
   }
 
@@ -168,18 +168,18 @@ class CudaOps : public Ops {
     }
     context_.route.BeginStep(batch);
     context_.expansion.BeginStep(batch);
-    // Recordings hold the other route, and the other form of latent attention.
+    // CUDA graphs hold the other route, and the other form of latent attention.
     const bool recorded = !context_.route.uses_library() && !context_.expansion.any();
-    const std::optional<StepShape> padded = recorded ? recordings_.ShapeFor(shape_) : std::nullopt;
-    recordable_ = padded.has_value();
+    const std::optional<StepShape> padded = recorded ? graphs_.ShapeFor(shape_) : std::nullopt;
+    has_graph_ = padded.has_value();
     Begin(batch, padded.value_or(shape_));
   }
 
   void Forward(absl::FunctionRef<void()> operations) override {
-    const Device::Recording* recording =
-        recordable_ && recorded_at_ == addresses() ? recordings_.Find(shape_) : nullptr;
-    if (recording == nullptr) return operations();
-    if (context_.status().ok()) context_.device()->Replay(*recording);
+    const Device::CapturedGraph* graph =
+        has_graph_ && captured_at_ == addresses() ? graphs_.Find(shape_) : nullptr;
+    if (graph == nullptr) return operations();
+    if (context_.status().ok()) context_.device()->Replay(*graph);
   }
 
   void Embed(const LinearWeights& table, float scale, Activations* x) override {
@@ -232,7 +232,7 @@ class CudaOps : public Ops {
     SLUICE_RETURN_IF_ERROR(LaunchSample(rows));
     return TakeSamples(results);
   }
-  bool runs_ahead() const override { return true; }
+  bool launches_async() const override { return true; }
   absl::Status LaunchSample(std::span<const SampleRow> rows) override {
     return sampler_.Launch(context_, logits(), rows);
   }
@@ -265,7 +265,7 @@ class CudaOps : public Ops {
   }
 
  private:
-  // Of the step's arrays and of scratch memory; recordings hold them.
+  // Of the step's arrays and of scratch memory; CUDA graphs hold them.
   struct Addresses {
     const int32_t* arrays = nullptr;
     int64_t num_moves = 0;
@@ -293,31 +293,31 @@ class CudaOps : public Ops {
   }
 
   // Of a step of padding. RESOURCE_EXHAUSTED: no memory for it.
-  absl::StatusOr<std::unique_ptr<Device::Recording>> RecordPadding(const StepShape& shape,
+  absl::StatusOr<std::unique_ptr<Device::CapturedGraph>> CapturePadding(const StepShape& shape,
                                                                    absl::FunctionRef<void()> operations) {
     BeginPadding(shape);
     SLUICE_RETURN_IF_ERROR(context_.status());
     SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
-    context_.device()->BeginRecording();
+    context_.device()->BeginCapture();
     operations();
-    return context_.device()->EndRecording();
+    return context_.device()->EndCapture();
   }
 
   // How much memory WarmUp will take.
-  absl::Status MeasureRecordings(absl::FunctionRef<void()> operations) {
-    const StepShape& widest = recordings_.shapes().back();
+  absl::Status MeasureGraphs(absl::FunctionRef<void()> operations) {
+    const StepShape& widest = graphs_.shapes().back();
     BeginPadding(widest);
     operations();
     SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
     const int64_t free = context_.device()->FreeBytes();
-    std::vector<std::unique_ptr<Device::Recording>> trials;
-    while (trials.size() < kTrialRecordings) {
-      SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device::Recording> trial, RecordPadding(widest, operations));
+    std::vector<std::unique_ptr<Device::CapturedGraph>> trials;
+    while (trials.size() < kTrialGraphs) {
+      SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device::CapturedGraph> trial, CapturePadding(widest, operations));
       trials.push_back(std::move(trial));
     }
     SLUICE_RETURN_IF_ERROR(context_.device()->Synchronize());
     const int64_t taken = std::max<int64_t>(free - context_.device()->FreeBytes(), 0);
-    recordings_bytes_ = taken * static_cast<int64_t>(recordings_.shapes().size()) / kTrialRecordings;
+    graphs_bytes_ = taken * static_cast<int64_t>(graphs_.shapes().size()) / kTrialGraphs;
     return absl::OkStatus();
   }
 
@@ -343,11 +343,11 @@ class CudaOps : public Ops {
   CudaAttention attention_;
   CudaSampler sampler_;
   StepShape shape_;
-  bool recordable_ = false;
+  bool has_graph_ = false;
   int32_t num_kv_groups_ = 1;
-  StepRecordings recordings_;
-  int64_t recordings_bytes_ = 0;  // of all of them, once Reserve has measured some
-  Addresses recorded_at_;
+  StepGraphs graphs_;
+  int64_t graphs_bytes_ = 0;  // of all of them, once Reserve has measured some
+  Addresses captured_at_;
 };
 
 }  // namespace

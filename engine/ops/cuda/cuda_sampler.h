@@ -1,5 +1,5 @@
 // Ops::LaunchSample, TakeSamples and Logprobs on the GPU: what the rows ask for goes there in one copy, the answers
-// come back in one. Two launches may be under way: each has pinned memory of its own.
+// come back in one. Two launches may be in flight: each has pinned memory of its own.
 #pragma once
 
 #include <array>

@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<CudaExperts>> WeightLoader::Experts(std::span<con
 }
 
 absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k,
-                                                    bool turned) {
+                                                    bool transposed) {
   CudaMlaUp::Half half;
   half.first.format = activations_ == cuda::Element::kF32 ? TensorType::kF32 : TensorType::kBF16;
   half.first.n = n;
@@ -204,7 +204,7 @@ absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int3
   const auto pack = [&](int64_t head, int, std::byte* out) {
     std::vector<float> values(static_cast<size_t>(count)), turned_values;
     DequantizeRow(view.type, view.data.data() + head * stored_bytes, count, values.data());
-    if (turned) {
+    if (transposed) {
       turned_values.resize(values.size());
       for (int64_t i = 0; i < k; ++i) {
         for (int64_t j = 0; j < n; ++j) turned_values[j * k + i] = values[i * n + j];
@@ -232,11 +232,11 @@ absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView&
   }
   auto up = std::make_unique<CudaMlaUp>();
   SLUICE_ASSIGN_OR_RETURN(up->key_,
-                          Heads(key_up, heads.num_heads, heads.qk_nope_head_dim, heads.kv_lora_rank, /*turned=*/false));
+                          Heads(key_up, heads.num_heads, heads.qk_nope_head_dim, heads.kv_lora_rank, /*transposed=*/false));
   SLUICE_ASSIGN_OR_RETURN(up->turned_key_,
-                          Heads(key_up, heads.num_heads, heads.kv_lora_rank, heads.qk_nope_head_dim, /*turned=*/true));
+                          Heads(key_up, heads.num_heads, heads.kv_lora_rank, heads.qk_nope_head_dim, /*transposed=*/true));
   SLUICE_ASSIGN_OR_RETURN(up->value_,
-                          Heads(value_up, heads.num_heads, heads.v_head_dim, heads.kv_lora_rank, /*turned=*/false));
+                          Heads(value_up, heads.num_heads, heads.v_head_dim, heads.kv_lora_rank, /*transposed=*/false));
   return up;
 }
 

@@ -59,7 +59,7 @@ class CudaExperts : public ExpertWeights {
 };
 
 // Per head [qk_nope_head_dim, kv_lora_rank] and [v_head_dim, kv_lora_rank], which make keys and values of latents (the
-// latter of weighted latents, too), and the former turned, which maps queries into the latent space.
+// latter of weighted latents, too), and the former transposed, which maps queries into the latent space.
 class CudaMlaUp : public MlaUpWeights {
  public:
   struct Half {
@@ -138,8 +138,8 @@ class WeightLoader {
   TensorType FormatFor(TensorType type, bool precise) const;
   TensorType CommonFormat(std::span<const TensorView> parts, bool precise) const;
   absl::StatusOr<CudaLinear::Piece> Piece(std::span<const TensorView> parts, TensorType format, bool gated);
-  // The matrices of all heads, [n, k] each, or [k, n] if they are to be `turned`.
-  absl::StatusOr<CudaMlaUp::Half> Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k, bool turned);
+  // The matrices of all heads, [n, k] each, or [k, n] if they are to be `transposed`.
+  absl::StatusOr<CudaMlaUp::Half> Heads(const TensorView& view, int32_t num_heads, int32_t n, int32_t k, bool transposed);
   // Sends the matrix that `parts` make to `to`.
   absl::Status Pack(std::span<const TensorView> parts, const cuda::WeightMatrix& matrix, std::byte* to);
 

@@ -50,15 +50,15 @@ class Device {
   virtual void Record(Event* event) = 0;
   virtual absl::Status Wait(const Event& event) = 0;
 
-  // What is enqueued between the two is recorded and not run; a recording runs as a whole, any number of times. It
+  // What is enqueued between the two is recorded and not run; a CUDA graph runs as a whole, any number of times. It
   // takes memory of the device. RESOURCE_EXHAUSTED: there is none left, and the device is whole.
-  class Recording {
+  class CapturedGraph {
    public:
-    virtual ~Recording() = default;
+    virtual ~CapturedGraph() = default;
   };
-  virtual void BeginRecording() = 0;
-  virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording() = 0;
-  virtual void Replay(const Recording& recording) = 0;
+  virtual void BeginCapture() = 0;
+  virtual absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() = 0;
+  virtual void Replay(const CapturedGraph& graph) = 0;
 };
 
 }  // namespace sluice

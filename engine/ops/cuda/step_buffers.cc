@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Hands out stretches of the image, each at a multiple of 64 ints so that no two arrays share a sector.
+// Hands out spans of the image, each at a multiple of 64 ints so that no two arrays share a sector.
 class Image {
  public:
   Image(int32_t* host, int32_t* device) : host_(host), device_(device) {}

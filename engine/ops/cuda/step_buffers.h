@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What fixes the places of a step's arrays, and so what a recording of a step can be replayed for.
+// What fixes the places of a step's arrays, and so what a CUDA graph of a step can be replayed for.
 struct StepShape {
   int32_t num_tokens = 0;
   int32_t num_seqs = 0;

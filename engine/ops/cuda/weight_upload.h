@@ -22,7 +22,7 @@ class WeightUpload {
 
   int32_t num_threads() const { return num_threads_; }
 
-  // Fills `num_parts` parts of `part_bytes` each, one behind the other in device memory from `to` on. fill(part,
+  // Fills `num_parts` parts of `part_bytes` each, one after the other in device memory from `to` on. fill(part,
   // worker, out) writes all of a part; it is called for different parts at a time, by at most one caller for a worker
   // in [0, num_threads). All calls have returned when Send does; the device has the bytes after the next Synchronize.
   absl::Status Send(std::byte* to, int64_t num_parts, int64_t part_bytes,

@@ -84,7 +84,7 @@ class HeadRunner {
   int nope() const { return heads_.qk_nope_head_dim; }
   int rope() const { return heads_.qk_rope_head_dim; }
 
-  // Normed latent and turned rope key.
+  // Normed latent and rotated rope key.
   const float* latent(int64_t key) const {
     const int64_t block_size = kv_.cache_shape.block_size;
     return kv_.k(args_.layer, table_[key / block_size] * block_size + key % block_size, 0);

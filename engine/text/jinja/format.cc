@@ -456,7 +456,7 @@ class BraceFormatter {
     return heap_.NewString(std::move(out));
   }
 
-  // The argument that a field names: "", "0", "name", each with .attribute and [index] behind it.
+  // The argument that a field names: "", "0", "name", each with .attribute and [index] after it.
   absl::StatusOr<Value> Named(absl::string_view name) {
     const size_t first_end = std::min(name.find_first_of(".["), name.size());
     SLUICE_ASSIGN_OR_RETURN(Value value, Argument(name.substr(0, first_end)));

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<TextSlice>> SplitLines(const TextSlice& text, bool ke
 // replace(): at most `limit` times if that is not negative.
 absl::StatusOr<Value> Replace(const Text& text, const Text& from, const Text& to, int64_t limit, Heap& heap);
 
-// upper(), lower(), capitalize(), title(), swapcase(), casefold(): each stretch of one origin is converted by itself.
+// upper(), lower(), capitalize(), title(), swapcase(), casefold(): each span of one origin is converted by itself.
 // kWords: the filter title, which begins a word after blanks, '-' and opening brackets only.
 enum class Case { kUpper, kLower, kCapitalized, kTitle, kSwapped, kFolded, kWords };
 absl::StatusOr<Value> ChangeCase(const Text& text, Case to, Heap& heap);

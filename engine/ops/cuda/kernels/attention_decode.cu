@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(DecodeShared<T, kDim, kValueDim>::kWarps * 32)
   using Shared = DecodeShared<T, kDim, kValueDim>;
   SLUICE_SHARED(Shared, shared);
   const AttentionPlanView plan(args.plan);
-  // Neighbours in memory to neighbours in time; few of them to many SMs. All of this is found anew for each piece of
+  // Neighbours in memory to neighbours in time; few of them to many SMs. All of this is found again for each piece of
   // work: registers are short meanwhile.
   const int32_t warp = threadIdx.x / 32;
   for (int32_t i = warp * static_cast<int32_t>(gridDim.x) + static_cast<int32_t>(blockIdx.x);;

@@ -24,7 +24,7 @@ __device__ __forceinline__ void StoreElement(void* to, Element element, int64_t 
   }
 }
 
-// Columns `column` to `column` + 3 of a row of d, zeros behind its end. `aligned`: the row is, to 16 bytes, and d is a
+// Columns `column` to `column` + 3 of a row of d, zeros after its end. `aligned`: the row is, to 16 bytes, and d is a
 // multiple of 4.
 __device__ __forceinline__ float4 LoadFour(const float* row, int32_t column, int32_t d, bool aligned) {
   if (aligned) return column < d ? *reinterpret_cast<const float4*>(row + column) : float4{0, 0, 0, 0};

@@ -3,7 +3,7 @@
 // K is cut into runs of kRun values, each summed from 0, ascending, and added to the runs before: shorter chains of
 // roundings, and the same for every m. A block takes 16 rows of W for some tokens, its threads different runs, for
 // routers are too small to fill a GPU with one thread a row; weights come through shared memory, so that those of all
-// runs are under way together.
+// runs are in flight together.
 #include <algorithm>
 
 #include "engine/ops/cuda/kernels/gemm_product.cuh"
@@ -26,7 +26,7 @@ struct Run {
   float sums[kTokens][kTileRows];
 };
 
-// Brings the values of the block's runs from k = round on; those behind the end of k are zeros.
+// Brings the values of the block's runs from k = round on; those after the end of k are zeros.
 template <int kTokens>
 __device__ __forceinline__ void Fetch(const float* weights, const float* const (&x)[kTokens], int32_t k_end,
                                       int32_t round, Run<kTokens>* to) {

@@ -22,7 +22,7 @@ __device__ Rotation RotationAt(const MlaQkvPostArgs& args, const Token& token, i
   return RotationOf(args.rope, pair, token.position, token.rope_length);
 }
 
-// norm(c) | turned k_pe to the cache.
+// norm(c) | rotated k_pe to the cache.
 __device__ void StoreLatent(const MlaQkvPostArgs& args, const Token& token) {
   const int32_t slot = args.group.slot_mapping[token.index], d = args.kv_lora_rank;
   const float* c = args.latent + token.index * args.latent_stride;

@@ -79,7 +79,7 @@ __device__ float2 Weighted(const NormWeightsView& norm, float2 v, float scale, i
 
 // ---------------------------------------------------------------- norms of single heads
 
-// v holds the pairs lane, lane + 32, ... of a head; those behind its end are 0 and stay so.
+// v holds the pairs lane, lane + 32, ... of a head; those after its end are 0 and stay so.
 template <int kPairs>
 __device__ void NormHead(const QkvPostArgs& args, const NormWeightsView& norm, int32_t lane, float2 (&v)[kPairs]) {
   const int32_t dim = args.kv.head_dim;

@@ -43,7 +43,7 @@ struct QkvPostArgs {
 void LaunchQkvPost(const QkvPostArgs& args, Stream stream);
 
 // MLA: the same for `down` = [q part | c | k_pe] and the queries. Turns the rope part of each head of q in f32, writes
-// norm(c) | turned k_pe to the cache. REQUIRES: rope.num_rotary == qk_rope_head_dim.
+// norm(c) | rotated k_pe to the cache. REQUIRES: rope.num_rotary == qk_rope_head_dim.
 struct MlaQkvPostArgs {
   StepArrays step = {};
   KvGroupArrays group = {};
@@ -60,7 +60,7 @@ struct MlaQkvPostArgs {
 };
 void LaunchMlaQkvPost(const MlaQkvPostArgs& args, Stream stream);
 
-// Copies the turned parts of the queries beside the mapped ones: q_latent[r, h, kv_lora_rank ..] = q[r, h, nope ..].
+// Copies the rotated parts of the queries beside the mapped ones: q_latent[r, h, kv_lora_rank ..] = q[r, h, nope ..].
 // REQUIRES: the three dimensions are even.
 struct MlaGatherRopeArgs {
   int32_t num_tokens = 0;

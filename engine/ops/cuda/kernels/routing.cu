@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kWarpLanes) RouteKernel(const __grid_constant_
 
 constexpr int kPlaceWarps = 8;
 constexpr int kPlaceThreads = kPlaceWarps * kWarpLanes;
-constexpr int kPlaceLoads = 8;  // of a thread, under way at a time
+constexpr int kPlaceLoads = 8;  // of a thread, in flight at a time
 constexpr int32_t kNoChoice = -2;
 
 struct PlaceShared {
@@ -203,7 +203,7 @@ struct PlaceShared {
   int32_t counts[kPlaceLoads][kPlaceWarps];
 };
 
-// Choices first + threadIdx.x + kPlaceThreads * {0, 1, ...}; kNoChoice behind the last.
+// Choices first + threadIdx.x + kPlaceThreads * {0, 1, ...}; kNoChoice after the last.
 __device__ __forceinline__ void LoadChoices(const Routing& args, int32_t first, int32_t count,
                                             int32_t (&choices)[kPlaceLoads]) {
 #pragma unroll

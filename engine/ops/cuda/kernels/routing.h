@@ -18,7 +18,7 @@ struct RouteArrays {
 
 // As ChooseExperts of engine/ops/moe_routing.h, ties, NaN and all; f64 where it uses f64. Padding rows choose no
 // expert: their choices are -1, their weights 0, and they have no place, so that there are expert_starts[num_experts]
-// places and what lies behind them in input_rows and place_weights is left as it was.
+// places and what lies after them in input_rows and place_weights is left as it was.
 struct RouteArgs {
   int32_t num_rows = 0;
   const float* logits = nullptr;           // [num_rows, num_experts]

@@ -14,7 +14,7 @@ namespace sluice::cuda {
 // 256 for the K formats) where the format has blocks.
 int64_t PackedBytes(TensorType format, int32_t n, int32_t k, bool gated);
 
-// Of a row tile (weight_layout.h): a packed matrix is RowTiles of them, one behind the other.
+// Of a row tile (weight_layout.h): a packed matrix is RowTiles of them, one after the other.
 int64_t RowTileBytes(TensorType format, int32_t k);
 
 // Packs the stored rows of one row tile, of k values each; null: padding. Writes RowTileBytes bytes.

@@ -1,4 +1,4 @@
-#include "engine/ops/cuda/step_recordings.h"
+#include "engine/ops/cuda/step_graphs.h"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ std::optional<int32_t> Fitting(const std::vector<int32_t>& sizes, int32_t size) 
 
 }  // namespace
 
-void StepRecordings::SetLimits(const StepLimits& limits) {
+void StepGraphs::SetLimits(const StepLimits& limits) {
   rows_ = RowCounts(std::max(1, std::min({limits.max_tokens, limits.max_seqs, limits.max_logits})));
   const int32_t widest = std::max(limits.max_blocks_per_seq, 1);
   int32_t factor = kWidthFactor;
@@ -40,10 +40,10 @@ void StepRecordings::SetLimits(const StepLimits& limits) {
   for (const int32_t rows : rows_) {
     for (const int32_t width : widths_) shapes_.push_back({rows, rows, rows, width});
   }
-  recordings_.clear();
+  graphs_.clear();
 }
 
-std::optional<StepShape> StepRecordings::ShapeFor(const StepShape& shape) const {
+std::optional<StepShape> StepGraphs::ShapeFor(const StepShape& shape) const {
   if (shape.num_tokens != shape.num_seqs || shape.num_logits != shape.num_tokens) return std::nullopt;
   const std::optional<int32_t> rows = Fitting(rows_, shape.num_tokens);
   const std::optional<int32_t> width = Fitting(widths_, shape.block_table_stride);
