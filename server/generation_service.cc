@@ -26,12 +26,12 @@ Reactor* GenerationService::Begin(grpc::CallbackServerContext* context, const gr
   auto request = std::make_shared<Request>();
   int64_t memory_bytes = 0;
   const absl::Status readable = ReadRequest(bytes, desk_.options.limits, request.get(), &memory_bytes);
-  Origin origin;
-  origin.peer = context->peer();
-  origin.header_request_id = HeaderRequestId(*context);
-  origin.arrival_ns = now_ns;
-  origin.deadline_ns = DeadlineNs(context->raw_deadline(), now_ns);
-  calls_.Begin(std::shared_ptr<const Request>(std::move(request)), readable, memory_bytes, std::move(origin), reactor);
+  calls_.Begin(std::shared_ptr<const Request>(std::move(request)), readable, memory_bytes,
+               {.peer = context->peer(),
+                .header_request_id = HeaderRequestId(*context),
+                .arrival_ns = now_ns,
+                .deadline_ns = DeadlineNs(context->raw_deadline(), now_ns)},
+               reactor);
   return reactor.get();
 }
 

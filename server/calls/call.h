@@ -21,10 +21,10 @@ namespace sluice {
 
 // Where a call comes from, as its transport knows it.
 struct Origin {
-  std::string peer;               // the connection
-  std::string header_request_id;  // of the client or a proxy; empty if there is none
-  int64_t arrival_ns = 0;         // Clock
-  std::optional<int64_t> deadline_ns;
+  std::string peer = {};               // the connection
+  std::string header_request_id = {};  // of the client or a proxy; empty if there is none
+  int64_t arrival_ns = 0;              // Clock
+  std::optional<int64_t> deadline_ns = {};
 };
 
 class Call : public std::enable_shared_from_this<Call> {

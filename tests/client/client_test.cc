@@ -18,8 +18,8 @@ constexpr int kInvalidArgument = 3, kResourceExhausted = 8, kInternal = 13, kUna
 class ClientTest : public testing::Test {
  protected:
   // Runs a completion to its end.
-  absl::StatusOr<Answer> Stream(Client& client, const CallOptions& options = {}) {
-    Answer answer;
+  absl::StatusOr<sluice::Answer> Stream(Client& client, const CallOptions& options = {}) {
+    sluice::Answer answer;
     StreamHandler handler;
     handler.on_started = [&](const v1::Started& event) { Fold(event, &answer); };
     handler.on_delta = [&](const v1::Delta& event) { Fold(event, &answer); };
