@@ -3,16 +3,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "server/net/acceptor.h"
 
 namespace sluice {
@@ -23,7 +29,11 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::asio::ip::tcp;
 
-using Handlers = std::map<std::string, HttpServer::Handler>;
+// What is answered, by path.
+struct Paths {
+  std::map<std::string, HttpServer::Handler> handlers;
+  std::map<std::string, HttpRoute> routes;
+};
 
 constexpr uint32_t kMaxHeaderBytes = 8 << 10;
 constexpr uint64_t kMaxBodyBytes = 64 << 10;
@@ -38,50 +48,108 @@ HttpResponse Problem(int status, absl::string_view message) {
   return {.status = status, .body = absl::StrCat("{\"error\":\"", message, "\"}\n")};
 }
 
-HttpResponse Answer(const Handlers& handlers, const http::request<http::string_body>& request) {
-  const auto target = request.target();
-  const std::string path(target.substr(0, target.find('?')));
-  const auto handler = handlers.find(path);
-  if (handler == handlers.end()) return Problem(404, "no such path");
+std::string PathOf(const http::request<http::string_body>& request) {
+  return std::string(request.target().substr(0, request.target().find('?')));
+}
+
+// By a handler; nullopt if the request is a route's.
+std::optional<HttpResponse> AnswerNow(const Paths& paths, const http::request<http::string_body>& request) {
+  const std::string path = PathOf(request);
+  const auto handler = paths.handlers.find(path);
+  const bool has_route = paths.routes.contains(path);
+  if (has_route && request.method() == http::verb::post) return std::nullopt;
+  if (handler == paths.handlers.end()) return has_route ? Problem(405, "only POST") : Problem(404, "no such path");
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
     return Problem(405, "only GET and HEAD");
   }
   return handler->second();
 }
 
+template <class Message>
+void SetHead(const HttpResponse& response, bool keep_alive, unsigned version, Message* message) {
+  message->version(version);
+  message->result(unsigned(response.status));
+  message->set(http::field::content_type, response.content_type);
+  message->set(http::field::cache_control, "no-store");
+  for (const auto& [name, value] : response.headers) message->set(name, value);
+  message->keep_alive(keep_alive);
+}
+
+// The server's thread, for those who outlive it.
+class Loop {
+ public:
+  explicit Loop(asio::io_context* context) : context_(context) {}
+  template <class Task>
+  void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (context_ != nullptr) asio::post(*context_, std::move(task));
+  }
+  void End() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+
+ private:
+  Mutex mutex_;
+  asio::io_context* context_ ABSL_GUARDED_BY(mutex_);
+};
+
 // The live connections, so that the one that has waited longest can make room.
 class Connection;
 struct Crowd {
   std::set<Connection*> connections;
   ConnectionStats stats;
+  std::shared_ptr<Loop> loop;
 };
 
-// One connection; owns itself through the handlers of its pending operation. All on the server's thread.
+class Reply;
+
+// One connection; owns itself through the handlers of its pending operation, or while an answer is awaited. All on the
+// server's thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, const SocketAddress& peer, const Handlers& handlers, const HttpOptions& options,
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  Connection(tcp::socket socket, const SocketAddress& peer, const Paths& paths, const HttpOptions& options,
              Crowd* crowd)
-      : stream_(std::move(socket)), peer_(PeerKeyOf(peer)), handlers_(handlers), options_(options), crowd_(crowd) {
+      : stream_(std::move(socket)),
+        peer_(PeerKeyOf(peer)),
+        peer_name_(peer.ToString()),
+        paths_(paths),
+        options_(options),
+        crowd_(crowd) {
     crowd_->connections.insert(this);
     crowd_->stats.SetOpen(int64_t(crowd_->connections.size()));
   }
   ~Connection() { Leave(); }
 
   const PeerKey& peer() const { return peer_; }
-  // In the middle of its answer, or else waiting for (the rest of) a request; since when.
+  // In the middle of its answer, or else waiting for (the rest of) a request; since when. An answer of which nothing
+  // waits for the client counts as begun just now.
   bool answering() const { return answering_; }
-  std::chrono::steady_clock::time_point since() const { return since_; }
+  TimePoint since() const { return since_; }
 
   void ReadRequest() {
     answering_ = false;
     since_ = std::chrono::steady_clock::now();
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
-    parser_->body_limit(kMaxBodyBytes);
+    uint64_t most = kMaxBodyBytes;  // until the path is known
+    for (const auto& [path, route] : paths_.routes) most = std::max(most, route.max_body_bytes);
+    parser_->body_limit(most);
     stream_.expires_after(options_.timeout);
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](beast::error_code error, size_t) { self->OnHeader(error); });
   }
+
+  // From the reply to the request of this number; others are too late.
+  void Send(uint64_t number, HttpResponse response, bool more);
+  void Append(uint64_t number, const std::string& piece);
+  void End(uint64_t number);
+  void LetGo(uint64_t number);
+
+  // Ends it, and tells the reply that is awaited.
+  void Close();
 
   // The connection no longer counts; its pending operation ends with an error.
   void Cut(CutReason reason) {
@@ -92,7 +160,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void OnHeader(beast::error_code error) {
     if (error || parser_->is_done()) return OnRequest(error);
+    const auto route = paths_.routes.find(PathOf(parser_->get()));
+    const uint64_t limit = route == paths_.routes.end() ? kMaxBodyBytes : route->second.max_body_bytes;
+    if (parser_->content_length().value_or(0) > limit) return OnRequest(http::error::body_limit);
+    parser_->body_limit(limit);
     stream_.expires_after(options_.timeout);
+    if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return ReadBody();
+    static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(stream_, asio::buffer(kContinue, sizeof kContinue - 1),
+                      [self = shared_from_this()](beast::error_code error, size_t) {
+                        if (error) return self->Close();
+                        self->ReadBody();
+                      });
+  }
+
+  void ReadBody() {
     http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](beast::error_code error, size_t) { self->OnRequest(error); });
   }
@@ -106,18 +188,72 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error) return Close();
     const auto& request = parser_->get();
     head_ = request.method() == http::verb::head;
-    Write(Answer(handlers_, request), request.keep_alive(), request.version());
+    keep_alive_ = request.keep_alive();
+    version_ = request.version();
+    if (std::optional<HttpResponse> answer = AnswerNow(paths_, request)) {
+      return Write(*std::move(answer), keep_alive_, version_);
+    }
+    Begin(paths_.routes.at(PathOf(request)));
+  }
+
+  // Hands the request to its route. Until the answer is through, the client's leaving is looked for.
+  void Begin(const HttpRoute& route);
+
+  void WatchClient() {
+    if (watching_ || buffer_.size() >= kMaxHeaderBytes) return;
+    watching_ = true;
+    stream_.expires_never();
+    stream_.async_read_some(buffer_.prepare(kMaxHeaderBytes),
+                            [self = shared_from_this()](beast::error_code error, size_t count) {
+                              self->watching_ = false;
+                              self->buffer_.commit(count);  // of the next request
+                              if (self->finished_) return self->WaitForNext();
+                              if (error) return self->Close();
+                              self->WatchClient();
+                            });
+  }
+
+  // Starts the next write of a body in pieces.
+  void Pump() {
+    if (writing_) return;
+    if (out_.empty()) return ended_ ? Finish() : TellDrained();
+    writing_ = true;
+    in_flight_ = std::exchange(out_, "");
+    in_flight_body_ = std::exchange(out_body_, 0);
+    since_ = std::chrono::steady_clock::now();
+    stream_.expires_after(options_.timeout);
+    asio::async_write(stream_, asio::buffer(in_flight_), [self = shared_from_this()](beast::error_code error, size_t) {
+      if (error) return self->Close();
+      self->writing_ = false;
+      self->since_ = TimePoint::max();
+      self->TellTaken(self->in_flight_body_);
+      self->Pump();
+    });
+  }
+  void TellTaken(int64_t body_bytes);
+  void TellDrained();
+
+  // The answer is through.
+  void Finish() {
+    reply_.reset();
+    ++number_;
+    const auto self = std::exchange(awaiting_, nullptr);
+    if (!keep_alive_) return Close();
+    finished_ = true;
+    // Of its reading the next request makes another one, with a deadline.
+    beast::error_code ignored;
+    if (watching_) {
+      stream_.socket().cancel(ignored);
+    } else {
+      WaitForNext();
+    }
   }
 
   void Write(HttpResponse answer, bool keep_alive, unsigned version) {
     answering_ = true;
     since_ = std::chrono::steady_clock::now();
     response_ = {};
-    response_.version(version);
-    response_.result(unsigned(answer.status));
-    response_.set(http::field::content_type, answer.content_type);
-    response_.set(http::field::cache_control, "no-store");
-    response_.keep_alive(keep_alive);
+    SetHead(answer, keep_alive, version, &response_);
     response_.body() = std::move(answer.body);
     response_.prepare_payload();
     if (head_) response_.body().clear();  // the length stays that of the body a GET would bring
@@ -125,8 +261,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     serializer_.emplace(response_);
     serializer_->split(false);
     const auto done = [self = shared_from_this(), keep_alive](beast::error_code error, size_t) {
-      if (error || !keep_alive) return self->Close();
-      self->WaitForNext();
+      if (error) return self->Close();
+      if (self->awaiting_ != nullptr) return self->Finish();
+      keep_alive ? self->WaitForNext() : self->Close();
     };
     if (head_) {
       http::async_write_header(stream_, *serializer_, done);
@@ -137,6 +274,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // The deadline of a request's header begins with its first bytes.
   void WaitForNext() {
+    finished_ = false;
     if (buffer_.size() > 0) return ReadRequest();
     answering_ = false;
     since_ = std::chrono::steady_clock::now();
@@ -149,13 +287,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
                             });
   }
 
-  void Close() {
-    Leave();
-    beast::error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.close();
-  }
-
   void Leave() {
     crowd_->connections.erase(this);
     crowd_->stats.SetOpen(int64_t(crowd_->connections.size()));
@@ -163,27 +294,145 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   beast::tcp_stream stream_;
   const PeerKey peer_;
-  const Handlers& handlers_;
+  const std::string peer_name_;
+  const Paths& paths_;
   const HttpOptions& options_;
   Crowd* const crowd_;
   bool answering_ = false;
-  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  TimePoint since_ = std::chrono::steady_clock::now();
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
   std::optional<http::response_serializer<http::string_body>> serializer_;
   bool head_ = false;
+  bool keep_alive_ = false;
+  unsigned version_ = 11;
+
+  // Of a request that a route answers.
+  uint64_t number_ = 0;
+  std::shared_ptr<Connection> awaiting_;  // this, until the answer is through
+  std::weak_ptr<Reply> reply_;
+  bool begun_ = false, ended_ = false, chunked_ = false;
+  bool writing_ = false;   // in_flight_
+  bool watching_ = false;  // for the client's leaving
+  bool finished_ = false;  // what it watched for is over
+  std::string out_, in_flight_;  // as they go over the wire
+  int64_t out_body_ = 0, in_flight_body_ = 0;
 };
+
+class Reply final : public HttpReply {
+ public:
+  Reply(std::shared_ptr<Loop> loop, std::weak_ptr<Connection> connection, uint64_t number)
+      : loop_(std::move(loop)), connection_(std::move(connection)), number_(number) {}
+  ~Reply() override { Post(&Connection::LetGo); }
+
+  void Send(HttpResponse response, bool more) override {
+    if (more) waiting_bytes_ += int64_t(response.body.size());
+    Post(&Connection::Send, std::move(response), more);
+  }
+  void Write(std::string piece) override {
+    waiting_bytes_ += int64_t(piece.size());
+    Post(&Connection::Append, std::move(piece));
+  }
+  void End() override { Post(&Connection::End); }
+  int64_t waiting_bytes() const override { return waiting_bytes_; }
+  void Taken(int64_t bytes) { waiting_bytes_ -= bytes; }
+
+ private:
+  template <class Method, class... Args>
+  void Post(Method method, Args... args) {
+    loop_->Post([connection = connection_, number = number_, method, ... args = std::move(args)]() mutable {
+      if (const auto known = connection.lock()) ((*known).*method)(number, std::move(args)...);
+    });
+  }
+
+  const std::shared_ptr<Loop> loop_;
+  const std::weak_ptr<Connection> connection_;
+  const uint64_t number_;
+  std::atomic<int64_t> waiting_bytes_{0};
+};
+
+void Connection::Begin(const HttpRoute& route) {
+  answering_ = true;
+  since_ = TimePoint::max();
+  begun_ = ended_ = chunked_ = false;
+  awaiting_ = shared_from_this();
+  const auto reply = std::make_shared<Reply>(crowd_->loop, weak_from_this(), number_);
+  reply_ = reply;
+  HttpRequest request;
+  request.peer = peer_name_;
+  request.target = std::string(parser_->get().target());
+  for (const auto& field : parser_->get()) {
+    request.headers.emplace(absl::AsciiStrToLower(std::string(field.name_string())), std::string(field.value()));
+  }
+  request.body = std::move(parser_->get().body());
+  WatchClient();
+  route.begin(std::move(request), reply);
+}
+
+void Connection::Send(uint64_t number, HttpResponse response, bool more) {
+  if (number != number_ || awaiting_ == nullptr || std::exchange(begun_, true)) return;
+  ended_ = !more;
+  if (!more) return Write(std::move(response), keep_alive_, version_);
+  chunked_ = version_ >= 11;
+  keep_alive_ = keep_alive_ && chunked_;  // without chunks the end of the body is the end of the connection
+  http::response<http::empty_body> head;
+  SetHead(response, keep_alive_, version_, &head);
+  if (chunked_) head.chunked(true);
+  std::ostringstream text;
+  text << head.base();
+  out_ = text.str();
+  Append(number, response.body);
+  Pump();
+}
+
+void Connection::Append(uint64_t number, const std::string& piece) {
+  if (number != number_ || awaiting_ == nullptr || !begun_ || ended_ || piece.empty()) return;
+  if (chunked_) absl::StrAppend(&out_, absl::Hex(piece.size()), "\r\n");
+  absl::StrAppend(&out_, piece, chunked_ ? "\r\n" : "");
+  out_body_ += int64_t(piece.size());
+  Pump();
+}
+
+void Connection::End(uint64_t number) {
+  if (number != number_ || awaiting_ == nullptr || !begun_ || std::exchange(ended_, true)) return;
+  if (chunked_) out_ += "0\r\n\r\n";
+  Pump();
+}
+
+void Connection::LetGo(uint64_t number) {
+  if (number == number_ && awaiting_ != nullptr && !ended_) Close();
+}
+
+void Connection::TellTaken(int64_t body_bytes) {
+  if (const auto reply = reply_.lock()) reply->Taken(body_bytes);
+}
+
+void Connection::TellDrained() {
+  if (const auto reply = reply_.lock(); reply != nullptr && reply->on_drained) reply->on_drained();
+}
+
+void Connection::Close() {
+  Leave();
+  beast::error_code ignored;
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  stream_.close();
+  const auto self = std::exchange(awaiting_, nullptr);
+  const auto reply = reply_.lock();
+  reply_.reset();
+  if (reply != nullptr && reply->on_gone) reply->on_gone();
+}
 
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  Impl(Listener listener, const HttpOptions& options, Handlers handlers)
+  Impl(Listener listener, const HttpOptions& options, Paths paths)
       : options_(options),
-        handlers_(std::move(handlers)),
+        paths_(std::move(paths)),
         acceptor_(std::move(listener), "http", 1, &crowd_.stats),
         readable_(context_, dup(acceptor_.listener().fd())) {
+    crowd_.loop = std::make_shared<Loop>(&context_);
     Accept();
     thread_ = std::thread([this] { context_.run(); });
   }
@@ -196,6 +445,11 @@ class HttpServer::Impl {
     if (!thread_.joinable()) return;
     context_.stop();
     thread_.join();
+    crowd_.loop->End();
+    while (!crowd_.connections.empty()) {
+      const auto connection = (*crowd_.connections.begin())->shared_from_this();
+      connection->Close();
+    }
   }
 
  private:
@@ -224,7 +478,7 @@ class HttpServer::Impl {
     if (!MakeRoom(of_anyone, options_.max_connections)) return crowd_.stats.CountCut(CutReason::kMaxConnections);
     const auto protocol = address().family() == AF_INET6 ? tcp::v6() : tcp::v4();
     tcp::socket socket(context_, protocol, accepted.fd.release());
-    std::make_shared<Connection>(std::move(socket), accepted.peer, handlers_, options_, &crowd_)->ReadRequest();
+    std::make_shared<Connection>(std::move(socket), accepted.peer, paths_, options_, &crowd_)->ReadRequest();
   }
 
   // Closes the connection that has waited longest among the `counted`, if there are `max` of these. False: there are,
@@ -251,7 +505,7 @@ class HttpServer::Impl {
   }
 
   const HttpOptions options_;
-  const Handlers handlers_;
+  const Paths paths_;
   Crowd crowd_;
   Acceptor acceptor_;
   bool crowded_ = false;  // the last newcomers had to be made room for
@@ -262,9 +516,10 @@ class HttpServer::Impl {
 };
 
 std::unique_ptr<HttpServer> HttpServer::Start(Listener listener, const HttpOptions& options,
-                                              std::map<std::string, Handler> handlers) {
-  return std::unique_ptr<HttpServer>(
-      new HttpServer(std::make_unique<Impl>(std::move(listener), options, std::move(handlers))));
+                                              std::map<std::string, Handler> handlers,
+                                              std::map<std::string, HttpRoute> routes) {
+  return std::unique_ptr<HttpServer>(new HttpServer(
+      std::make_unique<Impl>(std::move(listener), options, Paths{std::move(handlers), std::move(routes)})));
 }
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
