@@ -13,9 +13,9 @@
 #include "engine/model/model_loader.h"
 #include "engine/model/summary.h"
 #include "engine/runtime/load_runner.h"
+#include "engine/runtime/open_device.h"
 #include "engine/text/chat_formatter.h"
 #include "server/calls/convert.h"
-#include "server/device.h"
 
 namespace sluice {
 namespace {
@@ -38,8 +38,7 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   if (options.model.max_model_len > 0) load.kv.max_model_len = options.model.max_model_len;
   load.kv.max_num_seqs = options.limits.max_num_seqs;
   load.kv.max_num_batched_tokens = options.limits.max_num_batched_tokens;
-  load.numerics.mla_expand_from = device->mla_expand_from;
-  load.numerics.gemm_library_from = options.model.gemm_library_from;
+  load.numerics = device->numerics;
   load.max_logprobs = options.limits.max_logprobs < 0 ? INT32_MAX : options.limits.max_logprobs;
   load.max_adjusted = kMaxLogitBias + kMaxStopTokenIds + int32_t(loaded.eos_token_ids.size());
   return LoadRunner(loaded, std::move(device->ops), load);
@@ -53,7 +52,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options.model.path));
   ModelHost host;
   host.num_threads = options.model.num_threads > 0 ? options.model.num_threads : DefaultThreadCount();
-  SLUICE_ASSIGN_OR_RETURN(ServingDevice device, OpenDevice(options.model, loaded.weight_type, host.num_threads));
+  SLUICE_ASSIGN_OR_RETURN(ServingDevice device, OpenDevice(options.model.device, loaded.weight_type, host.num_threads));
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, NewRunner(loaded, options, &device));
 
   if (const int32_t fits = runner->options().max_model_len;

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// REQUIRES: CheckDevice(options.model) of device.h is OK. Errors name the file and what is wrong with it, or the flag
-// to change.
+// REQUIRES: CheckDevice(options.model.device) is OK (engine/runtime/open_device.h). Errors name the file and what is
+// wrong with it, or the flag to change.
 absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/io/model_path.h"
 #include "engine/model/summary.h"
-#include "server/device.h"
+#include "engine/runtime/open_device.h"
 #include "server/library_log.h"
 #include "server/lifecycle.h"
 #include "server/load_guard.h"
@@ -42,7 +42,7 @@ int Run(int argc, char** argv) {
   if (!parsed.ok()) return Complain(parsed.status(), kUsageError);
   if (parsed->text.has_value()) return std::fputs(parsed->text->c_str(), stdout) < 0;
   const ServerOptions& options = parsed->options;
-  if (absl::Status status = CheckDevice(options.model); !status.ok()) return Complain(status, kUsageError);
+  if (absl::Status status = CheckDevice(options.model.device); !status.ok()) return Complain(status, kUsageError);
   if (absl::Status status = CheckModelPath(options.model.path); !status.ok()) {
     return Complain(absl::Status(status.code(), absl::StrCat("--model: ", status.message())), 1);
   }

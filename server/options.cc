@@ -303,7 +303,7 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
   for (const std::string& name : model->names) {
     if (name.empty() || name.size() > 256) return Bad("--served-model-name", name, "1 to 256 characters");
   }
-  SLUICE_RETURN_IF_ERROR(ChoiceFlag("--device", raw.device, {"auto", "cpu", "cuda"}, &model->device));
+  SLUICE_RETURN_IF_ERROR(ChoiceFlag("--device", raw.device, {"auto", "cpu", "cuda"}, &model->device.name));
   if (raw.threads != "auto") {
     SLUICE_RETURN_IF_ERROR(IntFlag("--threads", raw.threads, 1, 1024, &model->num_threads));
   }
@@ -317,19 +317,19 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
   if (raw.kv_memory != "auto") {
     SLUICE_ASSIGN_OR_RETURN(model->kv_memory_bytes, ParseBytes("--kv-memory", raw.kv_memory));
   }
-  SLUICE_RETURN_IF_ERROR(
-      ChoiceFlag("--activations", raw.activations, {"auto", "int16", "int8", "f32", "bf16"}, &model->activations));
+  SLUICE_RETURN_IF_ERROR(ChoiceFlag("--activations", raw.activations, {"auto", "int16", "int8", "f32", "bf16"},
+                                    &model->device.activations));
   if (raw.mla_expand_from == "never") {
-    model->mla_expand_from = INT32_MAX;
+    model->device.mla_expand_from = INT32_MAX;
   } else if (raw.mla_expand_from != "auto") {
     SLUICE_RETURN_IF_ERROR(
-        IntFlag("--mla-expand-from", raw.mla_expand_from, 1, 1 << 30, &model->mla_expand_from.emplace()));
+        IntFlag("--mla-expand-from", raw.mla_expand_from, 1, 1 << 30, &model->device.mla_expand_from.emplace()));
   }
   if (raw.gemm_library_from != "never") {
     SLUICE_RETURN_IF_ERROR(
-        IntFlag("--gemm-library-from", raw.gemm_library_from, 1, 1 << 30, &model->gemm_library_from));
+        IntFlag("--gemm-library-from", raw.gemm_library_from, 1, 1 << 30, &model->device.gemm_library_from));
   }
-  return ChoiceFlag("--kv-dtype", raw.kv_dtype, {"auto", "f32", "f16", "bf16", "fp8_e4m3"}, &model->kv_dtype);
+  return ChoiceFlag("--kv-dtype", raw.kv_dtype, {"auto", "f32", "f16", "bf16", "fp8_e4m3"}, &model->device.kv_dtype);
 }
 
 absl::Status ReadLimits(const RawFlags& raw, LimitOptions* limits) {

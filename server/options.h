@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/runtime/device_options.h"
 #include "server/net/listener.h"
 #include "server/net/socket_address.h"
 
@@ -17,15 +18,11 @@ namespace sluice {
 struct ModelOptions {
   std::string path;
   std::vector<std::string> names;          // the first is the model's id, the others are aliases; never empty
-  std::string device = "auto";             // auto, cpu, cuda
+  DeviceOptions device;
   int32_t num_threads = 0;                 // that compute; 0: as many as the affinity and the cgroup allow
   int32_t max_model_len = 0;               // 0: what the model was trained for
   int32_t block_size = 16;                 // tokens per KV block
   std::optional<int64_t> kv_memory_bytes;  // nullopt: decided from the model and the memory there is
-  std::string activations = "auto";        // auto, int16, int8, f32, bf16
-  std::string kv_dtype = "auto";           // auto, f32, f16, bf16, fp8_e4m3
-  std::optional<int32_t> mla_expand_from;  // MlaAttentionArgs::expand_from in engine/ops/ops.h; none: the device's
-  int32_t gemm_library_from = INT32_MAX;   // CudaOpsOptions::gemm_library_from in engine/ops/cuda/cuda_ops.h
 };
 
 // What runs and waits at a time.

@@ -46,7 +46,7 @@ TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
   options.model.kv_memory_bytes = 1 << 20;
   options.model.max_model_len = 100;
   options.model.block_size = 32;
-  options.model.mla_expand_from = 50;
+  options.model.device.mla_expand_from = 50;
   options.limits.max_num_batched_tokens = 200;
   const absl::StatusOr<ModelHost> host = LoadModelHost(options);
   ASSERT_TRUE(host.ok()) << host.status();

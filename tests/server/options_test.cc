@@ -30,13 +30,13 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   const ServerOptions options = Parsed({});
   EXPECT_EQ(options.model.path, "/models/tiny.Q4_1.gguf");
   EXPECT_EQ(options.model.names, std::vector<std::string>{"tiny.Q4_1"});
-  EXPECT_EQ(options.model.device, "auto");
+  EXPECT_EQ(options.model.device.name, "auto");
   EXPECT_EQ(options.model.num_threads, 0);
   EXPECT_EQ(options.model.max_model_len, 0);
   EXPECT_EQ(options.model.block_size, 16);
   EXPECT_FALSE(options.model.kv_memory_bytes.has_value());
-  EXPECT_EQ(options.model.activations, "auto");
-  EXPECT_EQ(options.model.kv_dtype, "auto");
+  EXPECT_EQ(options.model.device.activations, "auto");
+  EXPECT_EQ(options.model.device.kv_dtype, "auto");
   EXPECT_EQ(options.limits.max_num_seqs, 64);
   EXPECT_EQ(options.limits.max_num_batched_tokens, 512);
   EXPECT_EQ(options.limits.max_queued_requests, 1024);
@@ -93,7 +93,7 @@ TEST(Options, EveryFlagReachesItsField) {
        [](auto& o) {
          return o.model.names == std::vector<std::string>{"a", "b"};
        }},
-      {{"--device", "cpu"}, [](auto& o) { return o.model.device == "cpu"; }},
+      {{"--device", "cpu"}, [](auto& o) { return o.model.device.name == "cpu"; }},
       {{"--threads", "3"}, [](auto& o) { return o.model.num_threads == 3; }},
       {{"--threads", "auto"}, [](auto& o) { return o.model.num_threads == 0; }},
       {{"--max-model-len", "2048"}, [](auto& o) { return o.model.max_model_len == 2048; }},
@@ -102,13 +102,13 @@ TEST(Options, EveryFlagReachesItsField) {
       {{"--kv-memory", "1000"}, [](auto& o) { return o.model.kv_memory_bytes == 1000; }},
       {{"--kv-memory", "2GB"}, [](auto& o) { return o.model.kv_memory_bytes == 2000000000; }},
       {{"--kv-memory", "auto"}, [](auto& o) { return !o.model.kv_memory_bytes.has_value(); }},
-      {{"--activations", "int8"}, [](auto& o) { return o.model.activations == "int8"; }},
-      {{"--kv-dtype", "f32"}, [](auto& o) { return o.model.kv_dtype == "f32"; }},
-      {{"--mla-expand-from", "32"}, [](auto& o) { return o.model.mla_expand_from == 32; }},
-      {{"--mla-expand-from", "auto"}, [](auto& o) { return !o.model.mla_expand_from.has_value(); }},
-      {{"--mla-expand-from", "never"}, [](auto& o) { return o.model.mla_expand_from == INT32_MAX; }},
-      {{"--gemm-library-from", "2048"}, [](auto& o) { return o.model.gemm_library_from == 2048; }},
-      {{"--gemm-library-from", "never"}, [](auto& o) { return o.model.gemm_library_from == INT32_MAX; }},
+      {{"--activations", "int8"}, [](auto& o) { return o.model.device.activations == "int8"; }},
+      {{"--kv-dtype", "f32"}, [](auto& o) { return o.model.device.kv_dtype == "f32"; }},
+      {{"--mla-expand-from", "32"}, [](auto& o) { return o.model.device.mla_expand_from == 32; }},
+      {{"--mla-expand-from", "auto"}, [](auto& o) { return !o.model.device.mla_expand_from.has_value(); }},
+      {{"--mla-expand-from", "never"}, [](auto& o) { return o.model.device.mla_expand_from == INT32_MAX; }},
+      {{"--gemm-library-from", "2048"}, [](auto& o) { return o.model.device.gemm_library_from == 2048; }},
+      {{"--gemm-library-from", "never"}, [](auto& o) { return o.model.device.gemm_library_from == INT32_MAX; }},
       {{"--max-num-seqs", "7"}, [](auto& o) { return o.limits.max_num_seqs == 7; }},
       {{"--max-num-batched-tokens", "64"}, [](auto& o) { return o.limits.max_num_batched_tokens == 64; }},
       {{"--max-queued-requests", "5"}, [](auto& o) { return o.limits.max_queued_requests == 5; }},

@@ -80,9 +80,11 @@ enum class Scratch : uint8_t {
 };
 
 class CudaContext {
+  const std::unique_ptr<Device> device_;  // first, so that it goes last
+
  public:
   CudaContext(std::unique_ptr<Device> device, cuda::Element element)
-      : device_(std::move(device)), element_(element), step(device_.get()) {}
+      : device_(std::move(device)), step(device_.get()), element_(element) {}
 
   Device* device() const { return device_.get(); }
   cuda::Stream stream() const { return device_->stream(); }
@@ -117,15 +119,6 @@ class CudaContext {
     if (status_.ok()) status_ = std::move(status);
   }
 
- private:
-  // First, so that it goes last.
-  const std::unique_ptr<Device> device_;
-  const cuda::Element element_;
-  std::map<Scratch, DeviceBuffer> scratch_;
-  int64_t num_moves_ = 0;
-  absl::Status status_;
-
- public:
   StepBuffers step;
   GemmRoute route;
   MlaExpansion expansion;
@@ -134,6 +127,12 @@ class CudaContext {
   int32_t max_logits = 0;
   int32_t vocab_size = 0;
   int64_t max_context_tokens = 0;
+
+ private:
+  const cuda::Element element_;
+  std::map<Scratch, DeviceBuffer> scratch_;
+  int64_t num_moves_ = 0;
+  absl::Status status_;
 };
 
 inline cuda::NormWeightsView ViewOf(const NormArgs& norm) {

@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kDevice = 0;
 constexpr int kLowestMajor = 8;  // sm_80: bf16 mma and cp.async
 
 absl::Status ToStatus(cudaError_t error, const char* what) {
@@ -158,20 +157,23 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice() {
+absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int32_t ordinal) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count == 0) {
     cudaGetLastError();
     return absl::FailedPreconditionError(absl::StrCat("no GPU: ", WhyNone(found)));
   }
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::FailedPreconditionError(absl::StrCat("no GPU ", ordinal, " among ", count));
+  }
   cudaDeviceProp properties;
-  SLUICE_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, kDevice), "device properties"));
+  SLUICE_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, ordinal), "device properties"));
   if (properties.major < kLowestMajor) {
     return absl::FailedPreconditionError(absl::StrCat("GPU ", properties.name, " is sm_", properties.major,
                                                       properties.minor, ", expected sm_80 or newer"));
   }
-  SLUICE_RETURN_IF_ERROR(ToStatus(cudaSetDevice(kDevice), "set device"));
+  SLUICE_RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal), "set device"));
   cudaStream_t stream = nullptr;
   SLUICE_RETURN_IF_ERROR(ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create stream"));
   return std::make_unique<CudaDevice>(properties, stream);

@@ -1,6 +1,7 @@
 // An NVIDIA GPU through the CUDA runtime.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -8,8 +9,9 @@
 
 namespace sluice {
 
-// The first GPU that the process sees (CUDA_VISIBLE_DEVICES is the driver's business). FAILED_PRECONDITION: no driver,
-// one too old, no GPU, or one below sm_80; the message says which, and which driver is needed.
-absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice();
+// The GPU with this number among those that the process sees (CUDA_VISIBLE_DEVICES is the driver's business).
+// FAILED_PRECONDITION: no driver, one too old, no such GPU, or one below sm_80; the message says which, and which
+// driver is needed.
+absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int32_t ordinal = 0);
 
 }  // namespace sluice
