@@ -31,7 +31,7 @@ __device__ inline float InvFreq(const RopeView& rope, int32_t pair, int32_t leng
   if (rope.rule == LengthRule::kLongRope && beyond) return rope.long_inv_freq[pair];
   if (rope.rule == LengthRule::kDynamicNtk && beyond) {
     const float n = float(rope.num_rotary);
-    const float extend = rope.factor * float(length) / float(rope.original_max_position) - (rope.factor - 1);
+    const float stretch = rope.factor * float(length) / float(rope.original_max_position) - (rope.factor - 1);
     return 1 / PowF32(rope.base * PowF32(stretch, n / (n - 2)), 2 * float(pair) / n);
   }
   return rope.inv_freq[pair];
