@@ -105,11 +105,21 @@ void MeasureNorms() {
   const AddNormedArgs add = {.num_rows = kRowsInt, .d = 4096, .y = Somewhere<float>(), .x = Somewhere<float>()};
   Measure("d 4096", {{.bytes = values * 12, .flops = values, .stream = values * 8}},
           [&] { LaunchAddNormed(add, nullptr); });
-  const EmbedArgs embed = {.num_rows = kRowsInt,
-                           .ids = Somewhere<int32_t>(),
-                           .table = {.data = Somewhere<void>(), .n = 128256, .k = 4096},
-                           .x = Somewhere<float>()};
-  Measure("bf16, d 4096", {{.bytes = values * 6, .stream = values * 2}}, [&] { LaunchEmbed(embed, nullptr); });
+}
+
+void MeasureEmbed() {
+  const double values = 1.0 * kRowsInt * 4096;
+  for (const TensorFormat& row : kTensorFormats) {
+    if (!HasGpuForm(row.type)) continue;
+    const TileLayout layout = TileLayoutOf(row.type);
+    const double table = values * (row.type == TensorType::kF32 ? 4.0 : 1.0 * layout.bytes() / kTileRows / layout.k());
+    const EmbedArgs embed = {.num_rows = kRowsInt,
+                             .ids = Somewhere<int32_t>(),
+                             .table = {.data = Somewhere<void>(), .format = row.type, .n = 128256, .k = 4096},
+                             .x = Somewhere<float>()};
+    const std::string name = row.type == TensorType::kBF16 ? "bf16" : row.stored.name;
+    Measure(name + ", d 4096", {{.bytes = table + values * 4, .stream = table}}, [&] { LaunchEmbed(embed, nullptr); });
+  }
 }
 
 PagedKv Cache(KvElement element, int32_t kv_heads, int32_t dim, int32_t value_dim) {
@@ -457,6 +467,7 @@ int main() {
       "case\tkernel\tgrid_x\tgrid_y\tgrid_"
       "z\tthreads\tshared\tdependent\tbytes\tflops\tmma\tstream\tcommon\tpieces\tloops\n");
   sluice::cuda::MeasureNorms();
+  sluice::cuda::MeasureEmbed();
   sluice::cuda::MeasureQkv();
   sluice::cuda::MeasureExpansion();
   sluice::cuda::MeasureExperts();
