@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/log.h"
+#include "engine/base/quote.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/backend.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 absl::Status Refuse(const char* flag, const std::string& found, const std::vector<std::string>& known,
                     const char* device) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": found '", found, "', expected auto, ",
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": found ", Quote(found), ", expected auto, ",
                                                  absl::StrJoin(known.begin(), known.end() - 1, ", "), " or ",
                                                  known.back(), " on the ", device, " device"));
 }
@@ -33,8 +34,9 @@ absl::Status Check(const Backend& backend, const DeviceOptions& options) {
   if (options.gemm_library_from != INT32_MAX &&
       (backend.gemm_library_with == nullptr ||
        (options.activations != "auto" && options.activations != backend.gemm_library_with))) {
-    return absl::InvalidArgumentError(absl::StrCat("--gemm-library-from: found '", options.gemm_library_from,
-                                                   "', expected never but on a GPU with --activations bf16"));
+    return absl::InvalidArgumentError(absl::StrCat("--gemm-library-from: found ",
+                                                   Quote(absl::StrCat(options.gemm_library_from)),
+                                                   ", expected never but on a GPU with --activations bf16"));
   }
   return absl::OkStatus();
 }
