@@ -151,7 +151,8 @@ int Main(const std::string& path, int threads, ActivationType activations) {
                                 .num_blocks = kNumBlocks,
                                 .max_model_len = model->spec.max_position,
                                 .max_num_seqs = kMaxSequences,
-                                .max_num_batched_tokens = kMaxBatchedTokens});
+                                .max_num_batched_tokens = kMaxBatchedTokens,
+                                .numerics = {}});
   if (!runner.ok()) return std::cerr << runner.status() << "\n", 1;
   EngineOptions engine_options;
   (*runner)->SetEngineOptions(&engine_options);

@@ -135,7 +135,8 @@ int Main(const Arguments& arguments) {
                                 .num_blocks = options.num_blocks,
                                 .max_model_len = options.max_model_len,
                                 .max_num_seqs = options.max_num_seqs,
-                                .max_num_batched_tokens = options.max_num_batched_tokens});
+                                .max_num_batched_tokens = options.max_num_batched_tokens,
+                                .numerics = {}});
   if (!runner.ok()) return std::cerr << runner.status() << "\n", 1;
   (*runner)->SetEngineOptions(&options);
   Recorder recorder;
