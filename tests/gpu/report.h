@@ -14,7 +14,7 @@ namespace sluice::cuda_testing {
 
 struct Measured {
   std::string part;    // "gemm"
-  std::string name;    // "skinny bf16 28672 x 4096"
+  std::string name;    // "skinny BF16 28672 x 4096"
   double seconds = 0;  // of one
   double floor_seconds = 0;
   std::vector<std::pair<std::string, double>> numbers = {};  // more of it: {"rows", 8}
