@@ -20,14 +20,6 @@
 namespace sluice {
 namespace {
 
-GenerationDefaults Defaults(const GenerationConfig& config) {
-  return {.temperature = config.temperature,
-          .top_p = config.top_p,
-          .top_k = config.top_k,
-          .min_p = config.min_p,
-          .repetition_penalty = config.repetition_penalty};
-}
-
 absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, const ServerOptions& options,
                                                   ServingDevice* device) {
   LogInfo(absl::StrCat("device: ", device->ops->Description()));
@@ -84,7 +76,7 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
       LogWarning(absl::StrCat(loaded.path, ": ", host.chat_template_error, "; Chat is not available"));
     }
   }
-  host.defaults = Defaults(loaded.generation);
+  host.defaults = loaded.generation;
   runner->SetEngineOptions(&host.engine);
   host.engine.eos_token_ids = loaded.eos_token_ids;
   host.engine.max_queued_requests = options.limits.max_queued_requests;

@@ -2,23 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/io/gguf.h"
 #include "engine/model/config_json.h"
+#include "engine/model/generation_defaults.h"
 
 namespace sluice {
 
-// Fields that the file leaves out are not set.
-struct GenerationConfig {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<int32_t> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
+struct GenerationConfig : GenerationDefaults {
   std::vector<int32_t> eos_token_ids;
 };
 

@@ -3,26 +3,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_options.h"
+#include "engine/model/generation_defaults.h"
 #include "engine/scheduler/step_runner.h"
 #include "engine/text/tokenizer.h"
 
 namespace sluice {
 
 class ChatFormatter;
-
-// What generation_config.json says; fields that it leaves out are nullopt.
-struct GenerationDefaults {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<int32_t> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-};
 
 struct ModelHost {
   // Told to clients.

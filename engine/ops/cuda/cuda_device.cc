@@ -129,10 +129,10 @@ class CudaDevice : public Device {
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
     SLUICE_RETURN_IF_ERROR(OfCapture(error, "instantiate graph"));
-    auto graph = std::make_unique<Graph>(executable);
+    auto captured = std::make_unique<Graph>(executable);
     // Else the first launch would.
     SLUICE_RETURN_IF_ERROR(OfCapture(cudaGraphUpload(executable, stream_), "upload graph"));
-    return graph;
+    return captured;
   }
   void Replay(const CapturedGraph& graph) override {
     Note(cudaGraphLaunch(static_cast<const Graph&>(graph).get(), stream_), "launch graph");
