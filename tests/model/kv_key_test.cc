@@ -211,6 +211,19 @@ TEST(NumericsTest, ClassesAreTheLeastLengthsWithTheSameFrequencies) {
   }
 }
 
+// No device here has two routes, but a GPU has.
+TEST(KvKeyOfBlockTest, EachRouteKeepsRequestsApart) {
+  const NumericsOptions options{.mla_expand_from = 20, .gemm_library_from = 40, .rope = {}};
+  const std::vector<int32_t> tokens(16, 1);
+  const auto key = [&](int32_t prompt_len) {
+    return KeyOfBlock(0, tokens, 0, 16, RequestNumerics(options, prompt_len, 5), /*salt=*/0);
+  };
+  EXPECT_EQ(key(16), key(19));
+  EXPECT_NE(key(19), key(20));
+  EXPECT_EQ(key(20), key(39));
+  EXPECT_NE(key(39), key(40));
+}
+
 TEST(KvKeyOfBlockTest, SaltAndAdapterKeepRequestsApart) {
   const std::vector<int32_t> tokens(8, 1);
   const RequestNumerics none;
