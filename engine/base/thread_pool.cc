@@ -30,13 +30,14 @@ int64_t NumPreemptions() {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-// Whether any chunk of a region took long. Reads the clock after each chunk, or where chunks are short, as the last ones
-// were in the region before, after several.
+// Whether any chunk of a region took long. Reads the clock after each chunk, or where they are short after several. Each
+// region begins with one: several long chunks, taken together, would look like one that took too long.
 class ChunkTimer {
  public:
   void Start() {
     start_ = SteadyClock::now();
     num_untimed_ = 0;
+    in_row_ = 1;
     took_long_ = false;
   }
   void AfterChunk() {

@@ -180,8 +180,9 @@ bool Scheduler::CanDecodeAhead() const {
   int32_t num_ready = 0, num_awaiting = 0;
   for (const std::unique_ptr<Sequence>& s : running_) {
     if (!Decodes(*s)) continue;
-    ++(AwaitsStep(*s) ? num_awaiting : num_ready);
-    if (AwaitsStep(*s)) continue;
+    const bool awaits = AwaitsStep(*s);
+    ++(awaits ? num_awaiting : num_ready);
+    if (awaits) continue;
     const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
     for (const BlockTable& table : s->block_tables) num_blocks += std::max(0, num_entries - table.size());
   }

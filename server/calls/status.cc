@@ -49,6 +49,17 @@ google::rpc::ErrorInfo InfoOf(const absl::Status& status) {
   return info;
 }
 
+absl::Status FieldError(absl::StatusCode code, absl::string_view field, absl::string_view description,
+                        absl::string_view reason, const ErrorMetadata& metadata) {
+  absl::Status status = CallError(code, reason, absl::StrCat(field, ": ", description), metadata);
+  google::rpc::BadRequest bad_request;
+  auto* violation = bad_request.add_field_violations();
+  violation->set_field(std::string(field));
+  violation->set_description(std::string(description));
+  SetPayload(&status, kBadRequestUrl, bad_request);
+  return status;
+}
+
 }  // namespace
 
 absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata) {
@@ -65,26 +76,12 @@ absl::Status CallError(absl::StatusCode code, absl::string_view reason, absl::st
 
 absl::Status InvalidField(absl::string_view field, absl::string_view description, absl::string_view reason,
                           const ErrorMetadata& metadata) {
-  absl::Status status =
-      CallError(absl::StatusCode::kInvalidArgument, reason, absl::StrCat(field, ": ", description), metadata);
-  google::rpc::BadRequest bad_request;
-  auto* violation = bad_request.add_field_violations();
-  violation->set_field(std::string(field));
-  violation->set_description(std::string(description));
-  SetPayload(&status, kBadRequestUrl, bad_request);
-  return status;
+  return FieldError(absl::StatusCode::kInvalidArgument, field, description, reason, metadata);
 }
 
 absl::Status UnimplementedField(absl::string_view field) {
-  const absl::string_view description = "not supported by this server; leave the field out";
-  absl::Status status =
-      CallError(absl::StatusCode::kUnimplemented, kReasonNotImplemented, absl::StrCat(field, ": ", description));
-  google::rpc::BadRequest bad_request;
-  auto* violation = bad_request.add_field_violations();
-  violation->set_field(std::string(field));
-  violation->set_description(std::string(description));
-  SetPayload(&status, kBadRequestUrl, bad_request);
-  return status;
+  return FieldError(absl::StatusCode::kUnimplemented, field, "not supported by this server; leave the field out",
+                    kReasonNotImplemented, {});
 }
 
 absl::Status NoTokenizerError() {

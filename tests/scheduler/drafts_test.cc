@@ -9,15 +9,10 @@ namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::MakePrompt;
-using testing::MakeRequest;
+using testing::PromptOf;
 using testing::OracleDrafter;
 using testing::SchedulerHarness;
 using testing::SmallOptions;
-
-Request PromptOf(int32_t length, int32_t max_tokens, int seed = 1) {
-  return MakeRequest(MakePrompt(length, seed, 1000), max_tokens);
-}
 
 // Always as many as it may, the same ones.
 class FixedDrafter : public TokenDrafter {

@@ -152,4 +152,29 @@ inline void ExpectAtRest(const EngineStats& stats) {
   EXPECT_FALSE(stats.busy);
 }
 
+// Tests of one engine.
+class EngineTest : public ::testing::Test {
+ protected:
+  // An engine whose steps pass freely.
+  void Start(const EngineOptions& options) {
+    options_ = options;
+    engine_ = MakeEngine(options, &sink_, clock_);
+  }
+  // An engine whose steps wait at `gate_`.
+  void StartGated(const EngineOptions& options) {
+    options_ = options;
+    engine_ = MakeEngine(options, &sink_, clock_, [this](const StepPlan& plan) {
+      gate_.Enter(plan);
+      return absl::OkStatus();
+    });
+  }
+  ~EngineTest() override { gate_.Open(); }
+
+  FakeClock clock_;
+  RecordingSink sink_;
+  StepGate gate_;
+  EngineOptions options_;
+  std::unique_ptr<Engine> engine_;
+};
+
 }  // namespace sluice::testing

@@ -16,47 +16,18 @@ namespace sluice {
 namespace {
 
 using testing::ExpectAsAlone;
+using testing::EngineTest;
 using testing::ExpectAtRest;
 using testing::FakeClock;
 using ::testing::HasSubstr;
 using testing::MakeEngine;
-using testing::MakePrompt;
 using testing::MakeRequest;
+using testing::PromptOf;
 using testing::RecordingSink;
 using testing::Refusal;
 using testing::SmallOptions;
 using testing::StepGate;
 using testing::SubmitOne;
-
-Request PromptOf(int32_t length, int32_t max_tokens, int32_t salt = 1) {
-  Request request = MakeRequest(MakePrompt(length, salt, 998), max_tokens);
-  request.sampling.seed = uint64_t(salt);
-  return request;
-}
-
-class EngineTest : public ::testing::Test {
- protected:
-  // An engine whose steps pass freely.
-  void Start(const EngineOptions& options) {
-    options_ = options;
-    engine_ = MakeEngine(options, &sink_, clock_);
-  }
-  // An engine whose steps wait at `gate_`.
-  void StartGated(const EngineOptions& options) {
-    options_ = options;
-    engine_ = MakeEngine(options, &sink_, clock_, [this](const StepPlan& plan) {
-      gate_.Enter(plan);
-      return absl::OkStatus();
-    });
-  }
-  ~EngineTest() override { gate_.Open(); }
-
-  FakeClock clock_;
-  RecordingSink sink_;
-  StepGate gate_;
-  EngineOptions options_;
-  std::unique_ptr<Engine> engine_;
-};
 
 TEST_F(EngineTest, RefusesOptionsThatMakeNoSense) {
   EngineOptions options = SmallOptions();
@@ -183,94 +154,6 @@ TEST_F(EngineTest, BoundsTheTokensOfTheQueue) {
   sink_.WaitForFinished(3);
   SubmitOne(engine_.get(), PromptOf(150, 5));  // more than the limit, but nobody is waiting
   sink_.WaitForFinished(4);
-}
-
-// ---- The time of the queue ----
-
-constexpr int64_t kSecond = 1'000'000'000;
-
-// One sequence at a time, each of which takes one step.
-class QueueTimeTest : public EngineTest {
- protected:
-  void StartSlow(int32_t max_queue_seconds = 60) {
-    EngineOptions options = SmallOptions();
-    options.max_num_seqs = 1;
-    options.max_queued_requests = 20;
-    options.max_queue_seconds = max_queue_seconds;
-    StartGated(options);
-    SubmitOne(engine_.get(), PromptOf(5, 1));
-    gate_.WaitForStep(++step_);
-  }
-  // Ends the step after so many seconds, and waits for the next to begin.
-  void PassStep(int64_t seconds) {
-    now_ns_ += seconds * kSecond;
-    clock_.Set(now_ns_);
-    gate_.LetOnePass();
-    gate_.WaitForStep(++step_);
-  }
-  absl::Status SubmitStatus() { return engine_->Submit({PromptOf(5, 1)}).status(); }
-
-  int step_ = 0;
-  int64_t now_ns_ = 1000;
-};
-
-TEST_F(QueueTimeTest, ACallThatWouldWaitTooLongIsRefusedAndToldWhenToComeBack) {
-  StartSlow();
-  for (int i = 0; i < 9; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  PassStep(20);
-  EXPECT_EQ(engine_->Stats().admissions_per_second, 0);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus()) << "no pace is known yet";
-  PassStep(20);
-  EXPECT_NEAR(engine_->Stats().admissions_per_second, 1.0 / 20, 1e-9);
-  EXPECT_EQ(engine_->Stats().num_waiting, 8);
-  const absl::Status status = SubmitStatus();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(status), kReasonQueueWaitTooLong);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("wait for about 3m, longer than max_queue_seconds (60)"));
-  // Six of them must have gone: with two before it the next one waits for a minute.
-  EXPECT_EQ(RetryAfterOf(status), absl::Seconds(120));
-  for (int i = 0; i < 5; ++i) PassStep(20);
-  EXPECT_EQ(RetryAfterOf(SubmitStatus()), absl::Seconds(20));
-  PassStep(20);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  EXPECT_EQ(engine_->Stats().num_waiting, 3);
-}
-
-TEST_F(QueueTimeTest, AnEmptyQueueTakesAnyCall) {
-  StartSlow();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  PassStep(1000);
-  PassStep(1000);
-  EXPECT_EQ(ReasonOf(SubmitStatus()), kReasonQueueWaitTooLong);
-  PassStep(1000);
-  EXPECT_EQ(engine_->Stats().num_waiting, 0);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  EXPECT_EQ(ReasonOf(SubmitStatus()), kReasonQueueWaitTooLong);
-}
-
-TEST_F(QueueTimeTest, WithoutALimitNobodyIsRefusedForTheTime) {
-  StartSlow(/*max_queue_seconds=*/0);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  PassStep(100000);
-  PassStep(100000);
-  EXPECT_GT(engine_->Stats().admissions_per_second, 0);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-}
-
-TEST_F(QueueTimeTest, AFullQueueSaysWhenItWillHaveRoomOnceItsPaceIsKnown) {
-  StartSlow(/*max_queue_seconds=*/0);
-  while (SubmitStatus().ok()) {
-  }
-  EXPECT_EQ(engine_->Stats().num_waiting, 20);
-  EXPECT_EQ(RetryAfterOf(SubmitStatus()), absl::nullopt);
-  PassStep(7);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  PassStep(7);
-  EXPECT_EQ(SubmitStatus(), absl::OkStatus());
-  EXPECT_EQ(ReasonOf(SubmitStatus()), kReasonQueueFull);
-  EXPECT_EQ(RetryAfterOf(SubmitStatus()), absl::Seconds(7));
-  const std::vector<Request> three(3, PromptOf(5, 1));
-  EXPECT_EQ(RetryAfterOf(engine_->Submit(three).status()), absl::Seconds(21));
 }
 
 // ---- Cancel ----

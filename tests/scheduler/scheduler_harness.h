@@ -37,6 +37,13 @@ inline Request MakeRequest(std::vector<int32_t> prompt, int32_t max_tokens) {
   return request;
 }
 
+// Runs to max_tokens, of tokens that no end token of SmallOptions is among.
+inline Request PromptOf(int32_t length, int32_t max_tokens, int32_t salt = 1) {
+  Request request = MakeRequest(MakePrompt(length, salt, 998), max_tokens);
+  request.sampling.seed = uint64_t(salt);
+  return request;
+}
+
 class SchedulerHarness {
  public:
   // `drafter`: null for none; outlives the harness.

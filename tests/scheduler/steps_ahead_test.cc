@@ -7,14 +7,9 @@
 namespace sluice {
 namespace {
 
-using testing::MakePrompt;
-using testing::MakeRequest;
+using testing::PromptOf;
 using testing::SchedulerHarness;
 using testing::SmallOptions;
-
-Request PromptOf(int32_t length, int32_t max_tokens, int seed = 1) {
-  return MakeRequest(MakePrompt(length, seed, 1000), max_tokens);
-}
 
 TEST(StepsAheadTest, TheTokenBeingDrawnIsARowOfTheNextStep) {
   SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
