@@ -156,6 +156,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     crowd_->stats.CountCut(reason);
     Close();
   }
+  // As Cut; the client's socket is left to the caller, open.
+  UniqueFd Evict() {
+    crowd_->stats.CountCut(CutReason::kEvicted);
+    UniqueFd fd(stream_.socket().release());
+    Close();
+    return fd;
+  }
 
  private:
   void OnHeader(beast::error_code error) {
@@ -472,10 +479,14 @@ class HttpServer::Impl {
                                      [&](const Network& network) { return network.Contains(accepted.peer); });
     const auto of_peer = [&](const Connection* connection) { return connection->peer() == peer; };
     const auto of_anyone = [](const Connection*) { return true; };
+    const auto refuse = [&](CutReason reason) {
+      crowd_.stats.CountCut(reason);
+      Hold(std::move(accepted.fd));
+    };
     if (!trusted && !MakeRoom(of_peer, options_.max_connections_per_peer)) {
-      return crowd_.stats.CountCut(CutReason::kMaxConnectionsPerPeer);
+      return refuse(CutReason::kMaxConnectionsPerPeer);
     }
-    if (!MakeRoom(of_anyone, options_.max_connections)) return crowd_.stats.CountCut(CutReason::kMaxConnections);
+    if (!MakeRoom(of_anyone, options_.max_connections)) return refuse(CutReason::kMaxConnections);
     const auto protocol = address().family() == AF_INET6 ? tcp::v6() : tcp::v4();
     tcp::socket socket(context_, protocol, accepted.fd.release());
     std::make_shared<Connection>(std::move(socket), accepted.peer, paths_, options_, &crowd_)->ReadRequest();
@@ -500,8 +511,22 @@ class HttpServer::Impl {
     if (count < max) return true;
     crowded_ = true;
     if (oldest == nullptr) return false;
-    oldest->Cut(CutReason::kEvicted);
+    Hold(oldest->Evict());
     return true;
+  }
+
+  void Hold(UniqueFd refused) {
+    acceptor_.Refuse(std::move(refused));
+    if (!std::exchange(closing_refused_, true)) CloseRefused();
+  }
+
+  void CloseRefused() {
+    closing_refused_ = acceptor_.CloseRefused();
+    if (!closing_refused_) return;
+    close_refused_.expires_after(kRetryTime);
+    close_refused_.async_wait([this](beast::error_code cancelled) {
+      if (!cancelled) CloseRefused();
+    });
   }
 
   const HttpOptions options_;
@@ -512,6 +537,8 @@ class HttpServer::Impl {
   asio::io_context context_{1};  // destroys the connections that are left, which leave the crowd
   asio::posix::stream_descriptor readable_;
   asio::steady_timer retry_{context_};
+  asio::steady_timer close_refused_{context_};
+  bool closing_refused_ = false;  // close_refused_ runs
   std::thread thread_;
 };
 

@@ -8,11 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
+#include "server/memory_return.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{250};
+constexpr int kMemoryIntervals = 4;  // of them between looks at memory
 constexpr std::chrono::seconds kForceAfter{5};
 // For Server::Stop: its last messages, and a step that is running.
 constexpr std::chrono::seconds kStopTime{5};
@@ -115,6 +117,8 @@ bool SignalWatcher::WaitFor(int count, std::chrono::milliseconds timeout) const 
 }
 
 int RunUntilSignal(Server* server, const LifecycleOptions& options, const SignalWatcher& signals) {
+  MemoryReturn memory_return;
+  int intervals = 0;
   while (!signals.WaitFor(1, kWatchInterval)) {
     if (absl::Status fault = server->CheckEngine(); !fault.ok()) {
       LogError(absl::StrCat("the engine has failed: ", fault.message(), "; ", server->DescribeWorkers()));
@@ -122,6 +126,8 @@ int RunUntilSignal(Server* server, const LifecycleOptions& options, const Signal
       StopOrExit(server);
       return 1;
     }
+    if (++intervals % kMemoryIntervals != 0) continue;
+    if (memory_return.Due(FreeHeapBytes(), ResidentBytes())) ReturnFreeHeap();
   }
   LogInfo("draining; a second signal stops at once");
   server->BeginLeaving();

@@ -20,6 +20,8 @@ namespace {
 
 // Errors with less distance are one burst: one line in the log.
 constexpr int64_t kBurstNs = 10'000'000'000;
+// Of the process's descriptors, one in so many may belong to refused clients, and never more than kMaxRefused.
+constexpr int kRefusedShare = 4, kMaxRefused = 4096;
 
 // The connection itself is lost, the next one may be fine (accept(2): errors of the network are passed on this way).
 bool IsOfOneConnection(int error) {
@@ -66,7 +68,8 @@ Acceptor::Acceptor(Listener listener, std::string name, int descriptors_per_conn
       name_(std::move(name)),
       descriptors_per_connection_(descriptors_per_connection),
       stats_(stats),
-      reserve_(OpenReserve()) {}
+      reserve_(OpenReserve()),
+      refused_(size_t(std::min(kMaxRefused, DescriptorLimit() / kRefusedShare))) {}
 
 std::optional<AcceptedConnection> Acceptor::Next() {
   must_wait_ = false;
@@ -85,6 +88,10 @@ std::optional<AcceptedConnection> Acceptor::Next() {
     if (error == EAGAIN || error == EWOULDBLOCK) return std::nullopt;
     OnError(error);
     if (IsOfOneConnection(error)) continue;
+    if (!refused_.empty()) {
+      refused_.CloseAll();
+      continue;
+    }
     able_ = false;
     if ((error == EMFILE || error == ENFILE) && reserve_.valid()) {
       // The system says so before it looks whether there is a connection at all.
@@ -104,8 +111,16 @@ bool Acceptor::RefuseWithReserve() {
   return refused;
 }
 
+void Acceptor::Refuse(UniqueFd fd) { refused_.Hold(std::move(fd), Clock::Real().NowNs()); }
+
+bool Acceptor::CloseRefused() {
+  refused_.CloseExpired(Clock::Real().NowNs());
+  return !refused_.empty();
+}
+
 bool Acceptor::able() {
   if (able_) return true;
+  refused_.CloseAll();
   if (!reserve_.valid()) reserve_ = OpenReserve();
   able_ = reserve_.valid();
   std::vector<UniqueFd> trial;
@@ -117,6 +132,7 @@ bool Acceptor::able() {
 }
 
 void Acceptor::OnNoDescriptors() {
+  refused_.CloseAll();
   able_ = false;
   stats_->CountCut(CutReason::kDescriptors);
   OnError(EMFILE);

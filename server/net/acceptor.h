@@ -8,6 +8,7 @@
 
 #include "server/net/connection_stats.h"
 #include "server/net/listener.h"
+#include "server/net/refused_sockets.h"
 #include "server/net/unique_fd.h"
 
 namespace sluice {
@@ -36,8 +37,16 @@ class Acceptor {
   // False from the moment when a connection could not be obtained, until the next one can. If `must_wait`, the listener
   // stays readable and asking again at once would be in vain.
   bool able();
+  // Refuses a connection that Next gave, or ends one that was evicted: its socket stays open and unread for a while.
+  void Refuse(UniqueFd fd);
+  // Closes those whose time is over; true if some are left. Call every now and then while there are.
+  bool CloseRefused();
+
   // No more connections: clients that come are refused by the system. The address stays known.
-  void Close() { listener_.Close(); }
+  void Close() {
+    listener_.Close();
+    refused_.CloseAll();
+  }
   // The descriptors for the rest of a connection could not be obtained.
   void OnNoDescriptors();
   bool must_wait() const { return must_wait_; }
@@ -52,6 +61,7 @@ class Acceptor {
   const int descriptors_per_connection_;
   ConnectionStats* const stats_;
   UniqueFd reserve_;
+  RefusedSockets refused_;
   bool able_ = true;
   bool must_wait_ = false;
   int64_t last_error_ns_ = 0;

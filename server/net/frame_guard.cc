@@ -141,6 +141,7 @@ std::optional<CutReason> FrameGuard::BeginHeaders(int64_t now_ns) {
   if (header_bytes_ > limits_.max_header_bytes) return CutReason::kHeaderSize;
   if (stream_ > last_stream_) {
     last_stream_ = stream_;
+    ++num_requests_;
     incomplete_[stream_] = {.begun_ns = now_ns, .num_head_bytes = 0, .remaining = 0};
     if (num_unfinished() > limits_.max_unfinished_requests) return CutReason::kUnfinishedRequests;
   } else if (!ChargeReset(now_ns)) {  // trailers, or a stream that has ended

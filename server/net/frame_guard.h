@@ -60,6 +60,7 @@ class FrameGuard {
   bool greeted() const { return state_ != State::kPreface; }
   bool has_requested() const { return last_stream_ != 0; }
   uint32_t last_stream() const { return last_stream_; }
+  uint64_t num_requests() const { return num_requests_; }  // begun so far
 
   // Requests that the client has begun and not ended.
   size_t num_unfinished() const { return incomplete_.size() + open_.size(); }
@@ -113,6 +114,7 @@ class FrameGuard {
   int num_continuations_ = 0;
 
   uint32_t last_stream_ = 0;
+  uint64_t num_requests_ = 0;
   // By stream, which is by age. A request moves from the first to the second with its first message.
   std::map<uint32_t, Incomplete> incomplete_;
   std::map<uint32_t, int64_t> open_;

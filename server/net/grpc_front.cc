@@ -39,10 +39,12 @@ constexpr size_t kHoarding = 64;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Peer {
-  Peer(const GuardLimits& limits, int64_t now_ns) : budget(limits, now_ns) {}
+  Peer(const GrpcFrontOptions& options, int64_t now_ns)
+      : budget(options.guard, now_ns), requests(options.requests_per_peer, now_ns) {}
   int num_connections = 0;
   int64_t shunned_until_ns = 0;
   PeerBudget budget;
+  TokenBucket requests;
 };
 
 struct Connection;
@@ -56,8 +58,12 @@ struct End {
 };
 
 struct Connection {
-  Connection(AcceptedConnection accepted, Peer* its_peer, const GuardLimits* limits, PeerBudget* budget, int64_t now_ns)
-      : address(accepted.peer), peer(its_peer), accepted_ns(now_ns), guard(limits, budget, now_ns) {
+  Connection(AcceptedConnection accepted, Peer* its_peer, bool is_trusted, const GuardLimits* limits, int64_t now_ns)
+      : address(accepted.peer),
+        peer(its_peer),
+        trusted(is_trusted),
+        accepted_ns(now_ns),
+        guard(limits, trusted ? nullptr : &its_peer->budget, now_ns) {
     client.connection = grpc.connection = this;
     client.fd = std::move(accepted.fd);
   }
@@ -65,11 +71,13 @@ struct Connection {
   End client, grpc;
   const SocketAddress address;
   Peer* const peer;
+  const bool trusted;  // stands for many peers
   const int64_t accepted_ns;
   FrameGuard guard;
   std::string to_grpc;    // the last guard.held_bytes() wait for more
   std::string to_client;  // what the client's socket did not take
   bool client_ended = false;
+  int64_t paused_until_ns = 0;  // nothing is read from the client
   int64_t close_at_ns = kNever;
   bool closed = false;
 
@@ -170,7 +178,7 @@ class GrpcFront::Impl {
     Bury();
   }
 
-  bool Idle() const { return connections_.empty() && peers_.empty() && stop_at_ns_ == kNever && able_; }
+  bool Idle() const { return connections_.empty() && peers_.empty() && !refusing_ && stop_at_ns_ == kNever && able_; }
 
   void Tick() {
     last_tick_ns_ = now_ns_;
@@ -184,12 +192,17 @@ class GrpcFront::Impl {
         Close(c);
       } else if (late) {
         Cut(c, CutReason::kRequestTimeout);
+      } else if (c->paused_until_ns != 0 && now_ns_ >= c->paused_until_ns) {
+        c->paused_until_ns = 0;
+        if (!c->client_ended && c->sendable_to_grpc() == 0) SetEvents(&c->client, c->client.events | EPOLLIN);
       }
     }
+    refusing_ = acceptor_.CloseRefused();
     for (auto it = peers_.begin(); it != peers_.end();) {
       Peer& peer = it->second;
       const bool fresh = peer.num_connections == 0 && now_ns_ >= peer.shunned_until_ns &&
-                         peer.budget.resets.FullAt(now_ns_) && peer.budget.control_frames.FullAt(now_ns_);
+                         peer.budget.resets.FullAt(now_ns_) && peer.budget.control_frames.FullAt(now_ns_) &&
+                         peer.requests.FullAt(now_ns_);
       it = fresh ? peers_.erase(it) : std::next(it);
     }
     if (acceptor_.must_wait() && !listening_ && !pausing_ && stop_at_ns_ == kNever) WatchListener(true);
@@ -222,9 +235,10 @@ class GrpcFront::Impl {
   void Admit(AcceptedConnection accepted) {
     const auto refuse = [&](CutReason reason) {
       Count(reason, accepted.peer);
-      pausing_ = true;
+      acceptor_.Refuse(std::move(accepted.fd));
+      pausing_ = refusing_ = true;
     };
-    Peer& peer = peers_.try_emplace(PeerKeyOf(accepted.peer), options_.guard, now_ns_).first->second;
+    Peer& peer = peers_.try_emplace(PeerKeyOf(accepted.peer), options_, now_ns_).first->second;
     const bool trusted = std::any_of(options_.trusted_proxies.begin(), options_.trusted_proxies.end(),
                                      [&](const Network& network) { return network.Contains(accepted.peer); });
     if (!trusted) {
@@ -236,8 +250,8 @@ class GrpcFront::Impl {
       if (silent == nullptr) return refuse(CutReason::kMaxConnections);
       Cut(silent, CutReason::kEvicted);
     }
-    connections_.push_back(std::make_unique<Connection>(std::move(accepted), &peer, &options_.guard,
-                                                        trusted ? nullptr : &peer.budget, now_ns_));
+    connections_.push_back(
+        std::make_unique<Connection>(std::move(accepted), &peer, trusted, &options_.guard, now_ns_));
     Connection* const c = connections_.back().get();
     ++peer.num_connections;
     stats_.SetOpen(++num_open_);
@@ -294,10 +308,17 @@ class GrpcFront::Impl {
     if (count == 0) return OnClientEnded(c);
     const absl::string_view bytes(buffer_.data(), size_t(count));
     const size_t unfinished_before = c->guard.num_unfinished();
+    const uint64_t requests_before = c->guard.num_requests();
     const std::optional<CutReason> cut = c->guard.Read(bytes, now_ns_);
     num_unfinished_ += c->guard.num_unfinished() - unfinished_before;
     if (cut.has_value()) return Cut(c, *cut);
+    const uint64_t num_requests = c->guard.num_requests() - requests_before;
+    if (num_requests > 0 && !c->trusted) {
+      const int64_t paid_ns = c->peer->requests.Borrow(double(num_requests), now_ns_);
+      if (paid_ns > now_ns_) c->paused_until_ns = paid_ns;
+    }
     SendToGrpc(c, bytes);
+    if (c->paused_until_ns != 0 && !c->closed) SetEvents(&c->client, c->client.events & ~EPOLLIN);
     while (num_unfinished_ > options_.max_unfinished_requests) EvictHoarder();
   }
 
@@ -353,7 +374,8 @@ class GrpcFront::Impl {
     if (c->client_ended) {
       if (!stuck) shutdown(c->grpc.fd.get(), SHUT_WR);
     } else {
-      SetEvents(&c->client, stuck ? c->client.events & ~EPOLLIN : c->client.events | EPOLLIN);
+      const bool reading = !stuck && c->paused_until_ns == 0;
+      SetEvents(&c->client, reading ? c->client.events | EPOLLIN : c->client.events & ~EPOLLIN);
     }
   }
 
@@ -494,6 +516,7 @@ class GrpcFront::Impl {
   Acceptor acceptor_;
   UniqueFd epoll_, wake_;
   bool listening_ = false;
+  bool refusing_ = false;  // the acceptor holds sockets of clients that it refused
   bool pausing_ = false;  // the listener is not watched before resume_at_ns_
   int64_t resume_at_ns_ = 0;
   bool able_ = true;

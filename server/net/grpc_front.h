@@ -21,6 +21,7 @@
 #include "server/net/connection_stats.h"
 #include "server/net/frame_guard.h"
 #include "server/net/listener.h"
+#include "server/net/token_bucket.h"
 #include "server/net/unique_fd.h"
 
 namespace sluice {
@@ -40,6 +41,9 @@ struct GrpcFrontOptions {
   // A peer that broke a limit gets no new connection for so long.
   std::chrono::milliseconds shun_time{10000};
   GuardLimits guard;
+  // Of one peer on all its connections. Beyond it the front reads no more of a connection until the peer's allowance has
+  // caught up: whoever opens calls as fast as it can waits, and is refused nothing.
+  Allowance requests_per_peer{.per_second = 2000, .burst = 4000};
 };
 
 // Thread-safe.

@@ -24,6 +24,12 @@ class TokenBucket {
     level_ = 0;
     return false;
   }
+  // Takes `cost`, on credit if need be; when the bucket will be paid for, `now_ns` or later.
+  int64_t Borrow(double cost, int64_t now_ns) {
+    Fill(now_ns);
+    level_ -= cost;
+    return level_ >= 0 ? now_ns : now_ns + int64_t(-level_ / allowance_.per_second * 1e9);
+  }
   void Give(double credit) { level_ = std::min(allowance_.burst, level_ + credit); }
   // From 0 to 1.
   double fullness() const { return level_ / allowance_.burst; }

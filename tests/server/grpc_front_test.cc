@@ -348,6 +348,53 @@ TEST_F(GrpcFrontTest, ConnectionsPerPeerAreBoundedButForTrustedProxies) {
   EXPECT_FALSE(RawSocket(port(), "127.0.0.2").ClosedWithin(50ms));
 }
 
+// Requests 1, 3, 5 ... as a client begins them; the first with what comes before it.
+std::string Request(uint32_t number) {
+  return (number == 1 ? kHello : "") +
+         raw::Frame(raw::kHeaders, raw::kEndHeaders | raw::kEndStream, number, raw::RequestHeaders());
+}
+
+TEST_F(GrpcFrontTest, AFloodOfRequestsIsReadNoFartherAndOthersAre) {
+  Start([](GrpcFrontOptions* options) {
+    options->requests_per_peer = {.per_second = 1e-3, .burst = 2};
+    options->trusted_proxies = {*Network::Parse("127.0.0.4/32")};
+  });
+  RawSocket flood(port(), "127.0.0.2");
+  std::string read;
+  for (uint32_t i = 1; i <= 5; i += 2) read += Request(i);
+  ASSERT_TRUE(flood.Send(read));
+  const UniqueFd grpc = Next();
+  ASSERT_EQ(ReceiveExactly(grpc.get(), read.size()), read);
+  ASSERT_TRUE(flood.Send(Request(7)));
+  // Those who come later are read: another peer, and a proxy with many of them.
+  for (const char* source : {"127.0.0.3", "127.0.0.4"}) {
+    RawSocket other(port(), source);
+    ASSERT_TRUE(other.Send(Request(1)));
+    const UniqueFd others = Next();
+    EXPECT_EQ(ReceiveExactly(others.get(), Request(1).size()), Request(1));
+    if (source == std::string("127.0.0.3")) continue;
+    for (uint32_t i = 3; i < 21; i += 2) {
+      ASSERT_TRUE(other.Send(Request(i)));
+      EXPECT_EQ(ReceiveExactly(others.get(), Request(i).size()), Request(i));
+    }
+  }
+  char byte;
+  EXPECT_EQ(recv(grpc.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_FALSE(flood.ClosedWithin(20ms));
+}
+
+TEST_F(GrpcFrontTest, APausedConnectionIsReadAgainWhenItsAllowanceHasCaughtUp) {
+  Start([](GrpcFrontOptions* options) { options->requests_per_peer = {.per_second = 100, .burst = 1}; });
+  RawSocket client(port());
+  ASSERT_TRUE(client.Send(Request(1)));
+  const UniqueFd grpc = Next();
+  EXPECT_EQ(ReceiveExactly(grpc.get(), Request(1).size()), Request(1));
+  for (uint32_t i = 3; i < 15; i += 2) {
+    ASSERT_TRUE(client.Send(Request(i)));
+    EXPECT_EQ(ReceiveExactly(grpc.get(), Request(i).size()), Request(i));
+  }
+}
+
 TEST_F(GrpcFrontTest, ConnectionsInAllAreBoundedAndSilentOnesMakeRoom) {
   Start([](GrpcFrontOptions* options) { options->max_connections = 3; });
   const std::string request =
