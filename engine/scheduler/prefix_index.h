@@ -4,8 +4,8 @@
 // whole prefix. The hash is SipHash under a random key, the root, that each process draws for itself and tells nobody:
 // nobody can make two prefixes of one name on purpose, and by chance 2^40 blocks have two with a probability of 2^-49. A hit
 // compares the whole key none the less: the block's own tokens, how its rows were computed, the salt, and the parent's name.
-// What is believed and not compared are the tokens of the blocks before; to compare them, too, each entry would have to keep
-// its parent, which in a window group leaves long before it. Keys that the caller makes, not the hash, keep requests apart.
+// What is believed and not compared are the tokens of the blocks before: the entries that hold them may be gone, in a window
+// group as a rule.
 //
 // Memory is bounded by the pool: an entry per block, its tokens included, all of it allocated at the start.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// All operations are O(1) in the number of blocks. Not thread-safe: owned by the engine thread, which makes looking a block
+// All operations take constant time, whatever clients send, since nobody can aim at a bucket. Not thread-safe: owned by the engine thread, which makes looking a block
 // up and holding it (BlockPool::AddRef) one thing as long as nothing is allocated in between.
 class PrefixIndex {
  public:

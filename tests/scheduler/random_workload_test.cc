@@ -122,12 +122,14 @@ void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
 
 void RandomWorkloadTest::CheckCached(SchedulerHarness* h) {
   int64_t num_cached = 0;
+  std::map<SequenceId, std::vector<int32_t>> tokens_of;
+  for (const auto& [id, request] : requests_) tokens_of[id] = TokensOf(id);
   for (const auto& [id, request] : requests_) {
     const auto length = int32_t(request.prompt_tokens.size());
     int32_t most = 0;
     for (const auto& [other, said] : requests_) {
       if (other == id || said.cache_salt != request.cache_salt) continue;
-      const std::vector<int32_t> tokens = TokensOf(other);
+      const std::vector<int32_t>& tokens = tokens_of[other];
       const auto end = std::mismatch(request.prompt_tokens.begin(), request.prompt_tokens.end() - 1, tokens.begin(), tokens.end());
       most = std::max(most, int32_t(end.first - request.prompt_tokens.begin()));
     }
