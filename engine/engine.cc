@@ -330,6 +330,8 @@ void Engine::Impl::PublishStats(std::optional<int64_t> progress_ns) {
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_prompt_tokens = scheduler_.num_prompt_tokens();
   stats_.num_generation_tokens = scheduler_.num_generation_tokens();
+  stats_.num_prefix_queried_tokens = scheduler_.prefix_cache().num_queried_tokens();
+  stats_.num_prefix_hit_tokens = scheduler_.prefix_cache().num_hit_tokens();
   if (progress_ns.has_value()) stats_.last_progress_ns = *progress_ns;
   stats_.busy = scheduler_.has_sequences() || !inbox_.arrivals.empty();
   stats_.fault = fault_;

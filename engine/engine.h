@@ -26,13 +26,15 @@ struct EngineStats {
   int64_t num_waiting_tokens = 0;
   double admissions_per_second = 0;  // at which the queue moves (scheduler/queue_time.h); 0: not known yet
   int32_t kv_blocks_live = 0;    // held by sequences
-  int32_t kv_blocks_cached = 0;  // reclaimable prefixes
+  int32_t kv_blocks_cached = 0;  // of prefixes that nobody holds, to be had at any time
   int32_t kv_blocks_free = 0;
   int32_t kv_blocks_total = 0;  // live + cached + free
   int64_t num_steps = 0;
   int64_t num_preemptions = 0;
   int64_t num_prompt_tokens = 0;  // of accepted sequences, counted when their prefill has completed
   int64_t num_generation_tokens = 0;
+  int64_t num_prefix_queried_tokens = 0;  // scheduler/prefix_cache.h
+  int64_t num_prefix_hit_tokens = 0;
   int64_t last_progress_ns = 0;  // Clock; when the last step ended, or when work arrived at an idle engine
   bool busy = false;             // running or waiting sequences exist
   bool draining = false;

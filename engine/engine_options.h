@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "engine/base/layer_types.h"
 #include "engine/base/numerics.h"
 
@@ -27,6 +28,10 @@ struct EngineOptions {
   // Whether a waiting sequence is let in only if the pool is expected to carry it to its end beside those that run
   // (KvForecast). If not, it is let in as soon as its prompt has room, and preempted when the pool runs out.
   bool admit_by_forecast = true;
+  // Whether full blocks outlive their sequences and serve others whose prefix is the same and computed in the same way, bit for
+  // bit (scheduler/prefix_cache.h). Off unless asked for: who measures or tests computing means to compute.
+  bool prefix_cache = false;
+  absl::uint128 prefix_cache_root = 0;  // random and secret where requests are not to be trusted (scheduler/prefix_index.h)
   // Waiting sequences, and their tokens: Submit refuses beyond, unless nothing is waiting.
   int32_t max_queued_requests = 1024;
   int64_t max_queued_tokens = 1 << 20;

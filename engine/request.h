@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,6 +46,7 @@ struct Request {
   std::vector<int32_t> prompt_tokens;  // at least one
   SamplingParams sampling;
   int32_t adapter = 0;                 // of the weights: 0, none; there are no others yet
+  std::string cache_salt;              // a prefix computed for one is never taken for another with another salt
   std::optional<int64_t> deadline_ns;  // on the engine's Clock
   std::shared_ptr<void> context;  // the caller's; comes back with every output, destroyed off the engine's hot path
 };
@@ -81,7 +83,7 @@ struct SequenceOutput {
   int32_t stop_token = -1;  // the end or stop token that finished it
   absl::Status error;       // why, if kError; OK if that was because of another sequence
   int32_t num_prompt_tokens = 0;
-  int32_t num_cached_tokens = 0;  // prompt tokens whose KV came from a cache
+  int32_t num_cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache
   int32_t num_preemptions = 0;
   RequestTimings timings;
 };

@@ -1,5 +1,7 @@
 #include "server/load_host.h"
 
+#include <sys/random.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/check.h"
 #include "engine/base/cpu_info.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
@@ -34,6 +37,12 @@ absl::StatusOr<std::unique_ptr<Runner>> NewRunner(const LoadedModel& loaded, con
   load.max_logprobs = options.limits.max_logprobs < 0 ? INT32_MAX : options.limits.max_logprobs;
   load.max_adjusted = kMaxLogitBias + kMaxStopTokenIds + int32_t(loaded.eos_token_ids.size());
   return LoadRunner(loaded, std::move(device->ops), load);
+}
+
+absl::uint128 RandomRoot() {
+  uint64_t words[2];
+  SLUICE_CHECK(getrandom(words, sizeof words, 0) == ssize_t(sizeof words));
+  return absl::MakeUint128(words[0], words[1]);
 }
 
 }  // namespace
@@ -82,6 +91,8 @@ absl::StatusOr<ModelHost> LoadModelHost(const ServerOptions& options) {
   host.engine.max_queued_requests = options.limits.max_queued_requests;
   host.engine.max_queued_tokens = options.limits.max_queued_tokens;
   host.engine.max_queue_seconds = options.limits.max_queue_seconds;
+  host.engine.prefix_cache = options.model.prefix_cache;
+  host.engine.prefix_cache_root = RandomRoot();
   host.runner = std::move(runner);
   host.tokenizer = std::move(loaded.tokenizer);
   host.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -310,9 +310,11 @@ class Metrics::Impl {
         double(engine.num_generation_tokens));
     counter("preemptions_total", "Times that a sequence went back to the queue for lack of KV blocks.",
             double(engine.num_preemptions));
-    counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache; always 0, as there is none.",
-            0);
-    counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache; always 0, as there is none.", 0);
+    counter("prefix_cache_queries_total",
+            "Prompt tokens of sequences that looked for their beginning in the prefix cache.",
+            double(engine.num_prefix_queried_tokens));
+    counter("prefix_cache_hits_total", "Prompt tokens that sequences found in the prefix cache.",
+            double(engine.num_prefix_hit_tokens));
     gauge("engine_healthy", "1 while the engine makes progress, 0 when it has failed or stalls.", now.healthy);
     gauge("draining", "1 while the server drains and refuses new calls, else 0.", now.draining);
     add("log_lines_dropped_total",

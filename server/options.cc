@@ -25,7 +25,8 @@ absl::Status Bad(absl::string_view flag, absl::string_view found, absl::string_v
 
 // The flags as text, before they are understood; CLI11 finds out which is which, all checks are ours.
 struct RawFlags {
-  std::string model, host{kEveryAddress}, device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto";
+  std::string model, host{kEveryAddress}, device = "auto", kv_memory = "auto", activations = "auto", kv_dtype = "auto",
+              prefix_cache = "exact";
   std::vector<std::string> names;
   std::string grpc_port = "50051", http_port = "8000", admin_port = "8002";
   std::string threads = "auto", max_model_len = "auto", block_size = "16", mla_expand_from = "auto",
@@ -78,6 +79,10 @@ void Declare(CLI::App* app, RawFlags* raw) {
       "Data type of the KV cache: f32, f16, bf16 or, on a GPU, fp8_e4m3; auto: f16, but bf16 on a GPU if weights and "
       "activations are bf16.",
       model, "TYPE");
+  add("--prefix-cache", &raw->prefix_cache,
+      "exact: the KV cache of a prompt's beginning is reused if another request has computed the same tokens in the same way, so "
+      "that answers are the same bit for bit; off: every prompt is computed in full.",
+      model, "MODE");
   add("--mla-expand-from", &raw->mla_expand_from,
       "Compute latent attention (MLA) in its expanded form for prompts of at least N tokens: faster in steps with many "
       "prompt tokens, slower in others; never: always in its absorbed form; auto: 512 on a GPU, never on the CPU.",
@@ -329,6 +334,9 @@ absl::Status ReadModel(const RawFlags& raw, ModelOptions* model) {
     SLUICE_RETURN_IF_ERROR(
         IntFlag("--gemm-library-from", raw.gemm_library_from, 1, 1 << 30, &model->device.gemm_library_from));
   }
+  std::string prefix_cache;
+  SLUICE_RETURN_IF_ERROR(ChoiceFlag("--prefix-cache", raw.prefix_cache, {"exact", "off"}, &prefix_cache));
+  model->prefix_cache = prefix_cache == "exact";
   return ChoiceFlag("--kv-dtype", raw.kv_dtype, {"auto", "f32", "f16", "bf16", "fp8_e4m3"}, &model->device.kv_dtype);
 }
 

@@ -22,6 +22,7 @@ struct ModelOptions {
   int32_t num_threads = 0;                 // that compute; 0: as many as the affinity and the cgroup allow
   int32_t max_model_len = 0;               // 0: what the model was trained for
   int32_t block_size = 16;                 // tokens per KV block
+  bool prefix_cache = true;                // blocks of a common prefix serve all who have it
   std::optional<int64_t> kv_memory_bytes;  // nullopt: decided from the model and the memory there is
 };
 

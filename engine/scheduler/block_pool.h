@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -16,14 +17,15 @@ namespace sluice {
 // All operations are O(1) and allocate nothing. Not thread-safe: owned by the engine thread.
 class BlockPool {
  public:
-  explicit BlockPool(int32_t num_blocks);  // REQUIRES: num_blocks > 0
+  // `forget` is called with each block whose contents have been kept when Allocate is about to return it: whoever remembers
+  // what it held forgets it. REQUIRES: num_blocks > 0
+  explicit BlockPool(int32_t num_blocks, std::function<void(int32_t)> forget = nullptr);
   ~BlockPool();                            // REQUIRES: no block is live
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
   // Hands out an empty block with one reference: the most recently freed one, else the cached one that has gone unused
-  // longest. Whoever remembers what a cached block held forgets it when Allocate returns that block.
-  // REQUIRES: num_available() > 0
+  // longest. REQUIRES: num_available() > 0
   int32_t Allocate();
 
   // One more holder of a live or cached block: nobody writes to it until it has one holder again, and as long as it is
@@ -36,14 +38,21 @@ class BlockPool {
   // From now until Allocate hands the block out again its contents outlive its holders. REQUIRES: live.
   void KeepContents(int32_t block);
 
+  // Sets a block aside, which one, is left open: until it is redeemed num_available() has one block fewer.
+  void Promise();  // REQUIRES: num_available() > 0
+  void Redeem();   // REQUIRES: num_promised() > 0
+
   int32_t ref_count(int32_t block) const { return blocks_[block].ref_count; }
+  bool keeps_contents(int32_t block) const { return blocks_[block].keep_contents; }
   // Whether the block's one holder may overwrite it: nobody else reads it, and nobody counts on its contents.
   bool writable(int32_t block) const { return blocks_[block].ref_count == 1 && !blocks_[block].keep_contents; }
   int32_t num_total() const { return int32_t(blocks_.size()); }
   int32_t num_live() const { return num_live_; }
   int32_t num_cached() const { return cached_.size; }
   int32_t num_free() const { return free_.size; }
-  int32_t num_available() const { return num_free() + num_cached(); }  // what Allocate can hand out
+  int32_t num_promised() const { return num_promised_; }
+  // What Allocate can hand out.
+  int32_t num_available() const { return num_free() + num_cached() - num_promised_; }
 
   // Walks both lists and dies if a block is lost, listed twice or listed while live. For tests and debug builds.
   void CheckInvariants() const;
@@ -66,10 +75,12 @@ class BlockPool {
   void Unlink(List* list, int32_t block);
   void CheckList(const List& list, bool keeps_contents) const;
 
+  const std::function<void(int32_t)> forget_;
   std::vector<Block> blocks_;
   List free_;    // last freed first
   List cached_;  // unused longest first
   int32_t num_live_ = 0;
+  int32_t num_promised_ = 0;
 };
 
 // What a device has to do before rows are written to block `to`: all of `from` is copied there.
@@ -81,12 +92,19 @@ struct BlockCopy {
 // The blocks of one sequence in one KV group, in order and one reference each; gives them back when it goes. Entries at
 // the front that nobody needs any more are -1. Blocks may be shared with other tables, at the same entries: they are read
 // by all and written by none.
+//
+// A table of a window or chunk group `rolls`: its sequence has reckoned with a number of blocks, which move on with the
+// window. What such a table drops it may have to replace, also where somebody else still holds it; so of a block that n of
+// them hold n - 1 others are set aside in the pool (BlockPool::Promise). Sharing saves them computing, but no room. A table
+// that does not roll drops nothing before its end, so blocks that it shares are room gained. Tables that share a block roll,
+// or none does.
 class BlockTable {
  public:
-  explicit BlockTable(BlockPool* pool) : pool_(pool) {}  // `pool` outlives the table
+  explicit BlockTable(BlockPool* pool, bool rolls = false) : pool_(pool), rolls_(rolls) {}  // `pool` outlives the table
   ~BlockTable() { Clear(); }
   BlockTable(BlockTable&& other) noexcept  // leaves `other` empty
       : pool_(other.pool_),
+        rolls_(other.rolls_),
         blocks_(std::exchange(other.blocks_, {})),
         num_dropped_(std::exchange(other.num_dropped_, 0)) {}
   BlockTable& operator=(BlockTable&&) = delete;
@@ -95,12 +113,18 @@ class BlockTable {
   // A table that is long enough already stays as it is.
   [[nodiscard]] bool GrowTo(int32_t num_entries);
 
-  // Appends a live or cached block, which this table holds from now on too.
+  // Appends a live or cached block, which this table holds from now on too. REQUIRES: a block is available if the table
+  // rolls, or if the block is cached
   void Share(int32_t block);
 
-  // Makes the first `num_entries` entries -1. Their blocks become new entries at the end as long as there are fewer
-  // than `num_wanted`, but for those that somebody else holds or whose contents are kept; the others go back to the pool.
-  // REQUIRES: num_entries <= size()
+  // Makes `blocks`, live or cached ones, the entries from `first` on, and those before `num_dropped` -1, whatever `blocks`
+  // has there. What the table held in these places goes back; entries behind stay. REQUIRES: first <= size(), num_dropped()
+  // <= num_dropped <= first + blocks.size(), and for entries that are new what Share requires
+  void Adopt(int32_t first, absl::Span<const int32_t> blocks, int32_t num_dropped);
+
+  // Makes the first `num_entries` entries -1. As long as the table has fewer than `num_wanted` entries, each block dropped
+  // is replaced by one at the end: by itself if it may be overwritten, else by another of the pool. REQUIRES: num_entries <=
+  // size(); the table rolls, or num_entries is 0
   void DropFront(int32_t num_entries, int32_t num_wanted);
 
   // Gives the blocks from `num_entries` on back, last one first; a shorter table stays as it is. REQUIRES: num_entries >=
@@ -119,9 +143,23 @@ class BlockTable {
   int32_t num_dropped() const { return num_dropped_; }      // entries that are -1
   int32_t num_held() const { return size() - num_dropped_; }
   absl::Span<const int32_t> blocks() const { return blocks_; }
+  bool rolls() const { return rolls_; }
+
+  // Of a table that does not roll, and shares blocks only with tables that have all its blocks before them too: how many
+  // others hold as well, and its part of them if each block is divided among its holders. O(log size) for each of the numbers
+  // of holders that there are.
+  struct SharedPart {
+    int32_t num_blocks = 0;
+    double part = 0;
+  };
+  SharedPart CountShared() const;
 
  private:
+  void Hold(int32_t block);
+  void GiveBack(int32_t block);
+
   BlockPool* const pool_;
+  const bool rolls_;
   std::vector<int32_t> blocks_;
   int32_t num_dropped_ = 0;
 };

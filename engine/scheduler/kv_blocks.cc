@@ -22,6 +22,11 @@ int32_t PeakBlocks(const AttentionMask& mask, int64_t num_tokens, const EngineOp
   return PeakBlocksInSteps(mask, num_tokens, options.max_num_batched_tokens, options.block_size);
 }
 
+int32_t EntriesToCompute(const AttentionMask& mask, int64_t num_tokens, int32_t num_dropped, const EngineOptions& options) {
+  return int32_t(std::min<int64_t>(BlocksFor(num_tokens, options.block_size),
+                                   int64_t{num_dropped} + PeakBlocks(mask, num_tokens, options)));
+}
+
 int64_t PeakBlocks(int64_t num_tokens, const EngineOptions& options) {
   int64_t blocks = 0;
   for (const AttentionMask& mask : options.kv_groups) blocks += PeakBlocks(mask, num_tokens, options);

@@ -28,7 +28,11 @@ inline int32_t UnreachableBlocks(const AttentionMask& mask, int32_t position, in
 // position; where borders of chunks are borders of blocks it may be one more than needed.
 int32_t PeakBlocks(const AttentionMask& mask, int64_t num_tokens, const EngineOptions& options);
 
-// The same over all tables of a sequence.
+// Entries of a table with `mask` that has room for all `num_tokens` tokens that a sequence has, of which num_dropped entries
+// are out of sight: for them a block each, or as many as it holds at a time.
+int32_t EntriesToCompute(const AttentionMask& mask, int64_t num_tokens, int32_t num_dropped, const EngineOptions& options);
+
+// PeakBlocks over all tables of a sequence.
 int64_t PeakBlocks(int64_t num_tokens, const EngineOptions& options);
 
 // The most blocks that all tables of a sequence hold at a time while it has up to `num_tokens` tokens and gets one in

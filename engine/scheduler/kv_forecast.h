@@ -8,6 +8,10 @@
 // that end at different times share what one after the other gives back, and many of which few are long are not counted
 // as if all were; a pool that holds few sequences leaves more room than one in which lengths even out.
 //
+// A block of a full group that several of them hold is there once, as long as any of them may hold it; until when that is,
+// nobody reckons: until the last of those who share anything must have ended. Blocks that a newcomer would take from another
+// who has them alone are that one's until the next look.
+//
 // Between two moments that are looked at (a block of steps apart at first, later an eighth of the way) those of the
 // earlier are assumed to live and to be as long as at the later: too many rather than too few.
 #pragma once
@@ -20,6 +24,7 @@
 #include "absl/types/span.h"
 #include "engine/engine_options.h"
 #include "engine/scheduler/output_lengths.h"
+#include "engine/scheduler/prefix_cache.h"
 #include "engine/scheduler/sequence.h"
 
 namespace sluice {
@@ -32,11 +37,22 @@ class KvForecast {
   // Starts again with these. They and `lengths` stay as they are while the others are called.
   void Begin(absl::Span<const std::unique_ptr<Sequence>> running, const OutputLengths& lengths);
 
-  // Whether the pool is enough for those who are in and for `s`, whose prompt would be the last to be computed.
-  bool Fits(const Sequence& s);
-  void Add(const Sequence& s);
+  // Whether the pool is enough for those who are in and for `s`, which waits and would take `hit`; its prompt would be the
+  // last to be computed.
+  bool Fits(const Sequence& s, const PrefixHit& hit);
+  // It is in from now on.
+  void Add(const Sequence& s, const PrefixHit& hit);
 
  private:
+  struct Load {
+    const Sequence* sequence = nullptr;
+    int32_t num_remaining = 0;  // tokens to compute
+    int32_t num_shared = 0;     // blocks that others hold as well
+    double part_of_shared = 0;  // those divided among their holders, as far as others do not answer for them
+  };
+  Load LoadOf(const Sequence& s) const;                        // of one that runs
+  Load LoadOf(const Sequence& s, const PrefixHit& hit) const;  // of one that waits
+  double MostBlocks(const Load& load) const;  // if it goes on to its max_tokens
   struct Demand {
     double blocks = 0;  // expected
     double variance = 0;
@@ -47,24 +63,26 @@ class KvForecast {
     }
   };
 
-  // Calls visit(i, demand) with the demand of `s` between moments_[i] and moments_[i + 1].
+  // Calls visit(i, demand) with the demand of `load` between moments_[i] and moments_[i + 1], shared blocks left out.
   template <typename Visit>
-  void ForEachMoment(const Sequence& s, Visit visit) const;
-  // Until the prompt of `s` is done, if prompt_rows_ come before it.
-  int32_t PromptSteps(const Sequence& s) const;
+  void ForEachMoment(const Load& load, Visit visit) const;
+  // Until its prompt is done, if prompt_rows_ come before it.
+  int32_t PromptSteps(const Load& load) const;
   void LookAhead();
 
   const EngineOptions& options_;
   std::vector<int32_t> moments_;
-  std::vector<const Sequence*> sequences_;
-  int64_t most_blocks_ = 0;  // if everyone goes on to its max_tokens, and all at once
+  std::vector<Load> loads_;
+  double most_blocks_ = 0;  // if everyone goes on to its max_tokens, and all at once
 
   // Looked at only when that is more than the pool has.
   const OutputLengths* lengths_ = nullptr;
   OutputLengths::Survival survival_;
-  size_t num_foreseen_ = 0;     // of sequences_, in what follows
+  size_t num_foreseen_ = 0;     // of loads_, in what follows
   std::vector<Demand> demand_;  // between moments_[i] and moments_[i + 1]
   int64_t prompt_rows_ = 0;     // still to be computed
+  double shared_blocks_ = 0;    // until the moment shared_until_
+  int64_t shared_until_ = 0;
 };
 
 }  // namespace sluice

@@ -7,35 +7,33 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/types/span.h"
 #include "engine/base/numerics.h"
 
 namespace sluice {
 
 // Names a key among those that an index knows; 0 names what is before the first block.
-using KvKeyId = uint64_t;
+using KvKeyId = absl::uint128;
+
+// Requests of different salts never share, whatever they say; 0: of no salt.
+using KvSalt = absl::uint128;
 
 struct KvKey {
-  KvKeyId parent = 0;           // of the block before it
-  std::vector<int32_t> tokens;  // [block_size]
-  RowRoute routed = 0;          // of its first num_routed rows; the others have no route
-  int32_t num_routed = 0;       // 0 if `routed` is
+  KvKeyId parent = 0;                // of the block before it
+  absl::Span<const int32_t> tokens;  // [block_size]; they outlive the key
+  RowRoute routed = 0;               // of its first num_routed rows; the others have no route
+  int32_t num_routed = 0;            // 0 if `routed` is
   int32_t rope_class = 0;
   int32_t adapter = 0;
-  uint64_t salt = 0;  // requests of different salts never share, whatever they say
+  KvSalt salt = 0;
 
   bool operator==(const KvKey&) const = default;
-
-  template <typename H>
-  friend H AbslHashValue(H h, const KvKey& k) {
-    return H::combine(std::move(h), k.parent, k.tokens, k.routed, k.num_routed, k.rope_class, k.adapter, k.salt);
-  }
 };
 
 // Of the block that holds tokens[index * block_size ...] of a request. REQUIRES: the block is full.
 KvKey KeyOfBlock(KvKeyId parent, absl::Span<const int32_t> tokens, int32_t index, int32_t block_size,
-                 const RequestNumerics& numerics, uint64_t salt);
+                 const RequestNumerics& numerics, KvSalt salt);
 
 }  // namespace sluice

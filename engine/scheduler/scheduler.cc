@@ -13,12 +13,16 @@
 namespace sluice {
 namespace {
 
+// Two prompts of a step that no longer compute the same leave rows for others, which may compute the same again, and so on.
+constexpr int kDivisions = 4;
+
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 SequenceOutput MakeOutput(const Sequence& s) {
   SequenceOutput output;
   output.id = s.id;
   output.num_prompt_tokens = s.num_prompt_tokens;
+  output.num_cached_tokens = s.num_cached_tokens;
   output.num_preemptions = s.num_preemptions;
   output.timings = s.timings;
   return output;
@@ -50,7 +54,8 @@ auto FindSequence(List& list, SequenceId id) {
 Scheduler::Scheduler(const EngineOptions& options, TokenDrafter* drafter)
     : options_(options),
       drafter_(drafter),
-      pool_(options.num_blocks),
+      pool_(options.num_blocks, [this](int32_t block) { prefix_cache_.Forget(block); }),
+      prefix_cache_(options_, &pool_),
       next_deadline_ns_(kNever),
       output_lengths_(options.max_model_len),
       forecast_(options_),
@@ -64,6 +69,7 @@ void Scheduler::Add(SequenceId id, SequenceId first_sibling, Request request, in
   next_deadline_ns_ = std::min(next_deadline_ns_, request.deadline_ns.value_or(kNever));
   waiting_.push_back(std::make_unique<Sequence>(id, std::move(request), options_, &pool_, arrival_ns));
   waiting_.back()->first_sibling = first_sibling;
+  waiting_.back()->salt = prefix_cache_.SaltOf(waiting_.back()->request.cache_salt);
   num_waiting_tokens_ += waiting_.back()->num_tokens();
 }
 
@@ -130,6 +136,17 @@ void Scheduler::TakeOffTheBooks(Sequence* s, FinishReason reason) {
   } else {
     num_waiting_tokens_ -= s->num_tokens();
   }
+  ReleaseBlocks(s);
+}
+
+void Scheduler::ReleaseBlocks(Sequence* s) {
+  int32_t num_entries = 0;
+  for (const BlockTable& table : s->block_tables) num_entries = std::max(num_entries, table.size());
+  while (num_entries-- > 0) {
+    for (BlockTable& table : s->block_tables) {
+      if (num_entries >= table.num_dropped()) table.Truncate(num_entries);
+    }
+  }
   for (BlockTable& table : s->block_tables) table.Clear();
 }
 
@@ -167,6 +184,7 @@ void Scheduler::Advance(Sequence* s) {
   // A draft's row may prove void.
   s->num_computed_tokens += std::exchange(s->num_scheduled_tokens, 0) - s->num_drafts;
   ++s->num_steps_in_flight;
+  prefix_cache_.Publish(s);
   DropUnreachable(s);
 }
 
@@ -241,26 +259,46 @@ void Scheduler::AdmitWaiting(int64_t now_ns) {
   if (refusal_stands_ > 0) --refusal_stands_;
   while (refusal_stands_ == 0 && num_running() < options_.max_num_seqs && !waiting_.empty()) {
     Sequence* const s = waiting_.front().get();
-    if (PeakBlocks(s->num_tokens(), options_) > pool_.num_available()) break;
-    if (!begun) forecast_.Begin(running_, output_lengths_);
-    begun = true;
-    if (options_.admit_by_forecast && !running_.empty() && !forecast_.Fits(*s)) {
-      // What the others hold, and so the forecast, changes by blocks.
-      refusal_stands_ = std::max(1, options_.block_size / 2);
+    const PrefixHit hit = prefix_cache_.Find(s);
+    if (BlocksToAdmit(*s, hit) > pool_.num_available()) {
+      // An end makes room, and is looked at at once, or little by little the growth of a prompt over a window. Looking for a
+      // long prefix costs more than finding too few blocks.
+      if (prefix_cache_.enabled()) refusal_stands_ = RefusalStands();
       break;
     }
-    forecast_.Add(*s);
+    if (!begun) forecast_.Begin(running_, output_lengths_);
+    begun = true;
+    if (options_.admit_by_forecast && !running_.empty() && !forecast_.Fits(*s, hit)) {
+      refusal_stands_ = RefusalStands();
+      break;
+    }
+    forecast_.Add(*s, hit);
     num_new += s->num_preemptions == 0;
-    Admit(s);
+    Admit(hit, s);
   }
   queue_pace_.Observe(now_ns, num_new, !waiting_.empty());
 }
 
-void Scheduler::Admit(Sequence* s) {
-  for (size_t group = 0; group < s->block_tables.size(); ++group) {
-    const int32_t num_blocks = PeakBlocks(options_.kv_groups[group], s->num_tokens(), options_);
-    SLUICE_CHECK(s->block_tables[group].GrowTo(num_blocks));
+int64_t Scheduler::BlocksToAdmit(const Sequence& s, const PrefixHit& hit) const {
+  int64_t num_blocks = -int64_t{hit.num_live};
+  for (const AttentionMask& mask : options_.kv_groups) {
+    const int32_t dropped = UnreachableBlocks(mask, hit.num_blocks * options_.block_size, options_.block_size);
+    num_blocks += EntriesToCompute(mask, s.num_tokens(), dropped, options_) - dropped;
   }
+  return num_blocks;
+}
+
+void Scheduler::Reserve(Sequence* s) {
+  for (size_t group = 0; group < s->block_tables.size(); ++group) {
+    BlockTable& table = s->block_tables[group];
+    const AttentionMask& mask = options_.kv_groups[group];
+    SLUICE_CHECK(table.GrowTo(EntriesToCompute(mask, s->num_tokens(), table.num_dropped(), options_)));
+  }
+}
+
+void Scheduler::Admit(const PrefixHit& hit, Sequence* s) {
+  prefix_cache_.Take(hit, s);
+  Reserve(s);
   s->slot = free_slots_.back();
   free_slots_.pop_back();
   newest_admitted_ = std::max(newest_admitted_, s->id);
@@ -274,9 +312,21 @@ void Scheduler::SchedulePrompts(int64_t now_ns, int32_t budget) {
   for (const std::unique_ptr<Sequence>& s : running_) {
     if (s->num_scheduled_tokens == 0 && !s->draws_its_last() && !AwaitsStep(*s)) prompts_.push_back(s.get());
   }
-  DividePromptRows(absl::MakeSpan(prompts_), budget);
+  DivideRows(budget);
   for (Sequence* s : prompts_) {
     if (s->num_scheduled_tokens > 0) Schedule(s, now_ns);
+  }
+}
+
+void Scheduler::DivideRows(int32_t budget) {
+  if (budget == 0) return;
+  for (Sequence* s : prompts_) {
+    if (prefix_cache_.CatchUp(s)) Reserve(s);
+  }
+  DividePromptRows(absl::MakeSpan(prompts_), budget);
+  for (int i = 1; i < kDivisions && prefix_cache_.TakeOutFollowers(&prompts_); ++i) {
+    for (Sequence* s : prompts_) s->num_scheduled_tokens = 0;
+    DividePromptRows(absl::MakeSpan(prompts_), budget);
   }
 }
 
@@ -309,8 +359,9 @@ void Scheduler::PreemptNewest() {
   std::unique_ptr<Sequence> s = std::move(running_.back());
   running_.pop_back();
   SLUICE_CHECK(s->num_scheduled_tokens == 0 && s->num_steps_in_flight == 0);
-  for (BlockTable& table : s->block_tables) table.Clear();
-  s->num_computed_tokens = 0;
+  ReleaseBlocks(s.get());
+  s->most_computed_tokens = std::max(s->most_computed_tokens, std::exchange(s->num_computed_tokens, 0));
+  s->num_published_blocks = 0;
   free_slots_.push_back(std::exchange(s->slot, -1));
   ++s->num_preemptions;
   ++num_preemptions_;
@@ -375,6 +426,7 @@ void Scheduler::CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int
     if (!right || output->finish_reason != FinishReason::kNone) break;
     ++s->num_computed_tokens;
   }
+  prefix_cache_.Publish(s);
   if (drafts_.empty()) return;
   const int32_t num_entries = BlocksFor(s->num_tokens(), options_.block_size);
   for (BlockTable& table : s->block_tables) table.Truncate(num_entries);
@@ -420,13 +472,50 @@ void Scheduler::CheckTables(const Sequence& s) const {
     const int32_t num_tokens = s.num_tokens() + s.num_drafts;
     SLUICE_CHECK(table.size() <= BlocksFor(num_tokens, options_.block_size));
     SLUICE_CHECK(table.num_held() <= PeakBlocks(mask, num_tokens, options_));
+    // Rows to come are written where nobody else reads, now or later.
+    const int32_t first_to_write = std::max(s.num_computed_tokens / options_.block_size, table.num_dropped());
+    for (int32_t i = first_to_write; i < table.size(); ++i) SLUICE_CHECK(pool_.writable(table.blocks()[i]));
+    if (!prefix_cache_.enabled()) continue;
+    // What is full, and known for what it is, can be found.
+    const int32_t num_full = std::min(s.num_computed_tokens, s.num_known_tokens()) / options_.block_size;
+    for (int32_t i = table.num_dropped(); i < num_full; ++i) SLUICE_CHECK(pool_.keeps_contents(table.blocks()[i]));
+  }
+}
+
+// Every reference is a table's, and those who share a block mean the same by it.
+void Scheduler::CheckHolders() const {
+  struct Place {
+    int32_t num_refs = 0, entry = 0;
+    size_t group = 0;
+    KvSalt salt = 0;
+  };
+  std::vector<Place> places(size_t(options_.num_blocks));
+  int32_t num_promised = 0;
+  for (const std::unique_ptr<Sequence>& s : running_) {
+    for (size_t group = 0; group < s->block_tables.size(); ++group) {
+      const BlockTable& table = s->block_tables[group];
+      for (int32_t entry = table.num_dropped(); entry < table.size(); ++entry) {
+        Place& place = places[size_t(table.blocks()[entry])];
+        if (place.num_refs++ == 0) {
+          place.entry = entry, place.group = group, place.salt = s->salt;
+        } else {
+          SLUICE_CHECK(place.entry == entry && place.group == group && place.salt == s->salt);
+          num_promised += table.rolls();
+        }
+      }
+    }
+  }
+  SLUICE_CHECK(num_promised == pool_.num_promised());
+  for (int32_t block = 0; block < options_.num_blocks; ++block) {
+    SLUICE_CHECK(places[size_t(block)].num_refs == pool_.ref_count(block));
   }
 }
 
 void Scheduler::CheckInvariants() const {
   pool_.CheckInvariants();
+  prefix_cache_.CheckInvariants();
+  CheckHolders();
   SLUICE_CHECK(running_.size() + free_slots_.size() == size_t(options_.max_num_seqs));
-  std::vector<int32_t> num_refs(options_.num_blocks, 0);
   std::vector<bool> slot_used(options_.max_num_seqs, false);
   for (int32_t slot : free_slots_) slot_used[slot] = true;
   SequenceId last_id = 0;
@@ -439,9 +528,6 @@ void Scheduler::CheckInvariants() const {
     SLUICE_CHECK(s->num_drawing >= 0 && s->num_drawing <= s->num_steps_in_flight);
     SLUICE_CHECK(s->num_steps_in_flight <= num_in_flight_);
     CheckTables(*s);
-    for (const BlockTable& table : s->block_tables) {
-      for (int32_t block : table.blocks().subspan(table.num_dropped())) ++num_refs[block];
-    }
   }
   int64_t num_waiting_tokens = 0;
   for (const std::unique_ptr<Sequence>& s : waiting_) {
@@ -452,9 +538,6 @@ void Scheduler::CheckInvariants() const {
     num_waiting_tokens += s->num_tokens();
   }
   SLUICE_CHECK(num_waiting_tokens == num_waiting_tokens_);
-  for (int32_t block = 0; block < options_.num_blocks; ++block) {
-    SLUICE_CHECK(num_refs[block] == pool_.ref_count(block));
-  }
 }
 
 }  // namespace sluice

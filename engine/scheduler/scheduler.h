@@ -15,6 +15,9 @@
 // run out of blocks; and it admits only if the pool is expected to carry everyone who runs to the end of their outputs,
 // as long as outputs recently have been (kv_forecast.h). That holds for a preempted sequence too: it waits until it can
 // go on. Whoever is alone is admitted.
+// With a prefix cache (prefix_cache.h) a sequence that is admitted takes what is computed of its prefix already: those rows are
+// computed no more, those blocks taken once for all who hold them, and only what is left counts in the above. A prompt whose
+// next block another one completes in a step has no rows in it, and takes that block in the next.
 // A preempted sequence gives all blocks back and goes to the front of the waiting ones with the tokens it has; since
 // sampling depends on (seed, position) and the logits alone, it continues as if nothing had happened. The oldest
 // sequence is never preempted and can always finish (ValidateRequest), hence so does every other in its turn.
@@ -26,6 +29,7 @@
 // known tokens, or with drafts. The others go on without it, unless those who wait are as many as they.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -40,6 +44,7 @@
 #include "engine/scheduler/block_pool.h"
 #include "engine/scheduler/kv_forecast.h"
 #include "engine/scheduler/output_lengths.h"
+#include "engine/scheduler/prefix_cache.h"
 #include "engine/scheduler/queue_time.h"
 #include "engine/scheduler/sequence.h"
 #include "engine/scheduler/step_plan.h"
@@ -93,6 +98,7 @@ class Scheduler {
   int32_t num_waiting() const { return int32_t(waiting_.size()); }
   int64_t num_waiting_tokens() const { return num_waiting_tokens_; }
   const BlockPool& pool() const { return pool_; }
+  const PrefixCache& prefix_cache() const { return prefix_cache_; }
   double admissions_per_second() const { return queue_pace_.per_second(); }  // QueuePace; 0: not known yet
 
   // Since the start.
@@ -125,8 +131,16 @@ class Scheduler {
   // Returns the rows it has handed out.
   int32_t ScheduleDecodes(int64_t now_ns);
   void AdmitWaiting(int64_t now_ns);
-  void Admit(Sequence* s);
+  // What the others hold, and so what would be said of the first that waits, changes by blocks.
+  int32_t RefusalStands() const { return std::max(1, options_.block_size / 2); }
+  void Admit(const PrefixHit& hit, Sequence* s);
+  // Makes room in the tables of `s` for what is to be computed of its tokens. REQUIRES: there are as many blocks
+  void Reserve(Sequence* s);
+  // The blocks that Admit needs.
+  int64_t BlocksToAdmit(const Sequence& s, const PrefixHit& hit) const;
   void SchedulePrompts(int64_t now_ns, int32_t budget);
+  // Divides `budget` rows among prompts_, from which it takes those that need not compute what others do.
+  void DivideRows(int32_t budget);
   // Puts the rows of `s` (num_scheduled_tokens) into the step.
   void Schedule(Sequence* s, int64_t now_ns);
 
@@ -138,6 +152,8 @@ class Scheduler {
   int32_t AddDrafts(Sequence* s, int32_t max_tokens);
   // Books what the step just planned for `s` computes.
   void Advance(Sequence* s);
+  // Gives all blocks of `s` back: of all its tables the ends first, so that those are evicted first.
+  static void ReleaseBlocks(Sequence* s);
   // Drops the blocks of `s` that none of its next rows sees.
   void DropUnreachable(Sequence* s);
   void PreemptNewest();
@@ -146,6 +162,7 @@ class Scheduler {
   void CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int64_t now_ns, SequenceOutput* output);
   void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
   void CheckTables(const Sequence& s) const;
+  void CheckHolders() const;
   // Appends the last output of `s` and releases what it holds; the caller removes it from its list.
   void End(Sequence* s, FinishReason reason, const absl::Status& error, int64_t now_ns, Outputs* outputs);
   void TakeOffTheBooks(Sequence* s, FinishReason reason);
@@ -156,6 +173,7 @@ class Scheduler {
   const EngineOptions options_;
   TokenDrafter* const drafter_;
   BlockPool pool_;  // outlives the sequences below
+  PrefixCache prefix_cache_;
 
   // Both in order of arrival, and everyone running arrived before everyone waiting.
   std::vector<std::unique_ptr<Sequence>> running_;

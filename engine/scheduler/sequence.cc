@@ -14,7 +14,7 @@ Sequence::Sequence(SequenceId id, Request r, const EngineOptions& options, Block
       num_prompt_tokens(int32_t(tokens.size())),
       numerics(options.numerics, num_prompt_tokens, request.sampling.max_tokens, request.adapter) {
   block_tables.reserve(options.kv_groups.size());
-  for (size_t i = 0; i < options.kv_groups.size(); ++i) block_tables.emplace_back(pool);
+  for (const AttentionMask& mask : options.kv_groups) block_tables.emplace_back(pool, mask.kind != MaskKind::kFull);
   request.prompt_tokens.clear();
   timings.arrival_ns = arrival_ns;
   if (request.sampling.min_tokens > 0) {

@@ -9,6 +9,7 @@
 #include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler/block_pool.h"
+#include "engine/scheduler/kv_key.h"
 
 namespace sluice {
 
@@ -63,6 +64,14 @@ struct Sequence {
   bool ended = false;                    // the last output is out; what steps in flight say of it is dropped
   std::vector<BlockTable> block_tables;  // by KV group
   int32_t slot = -1;                     // StepPlan::seq_slots; -1 while waiting
+
+  // Of the prefix cache (prefix_cache.h).
+  KvSalt salt = 0;
+  std::vector<KvKeyId> block_ids;    // names of the full blocks of its known tokens, of the first ones, as far as they were needed
+  int32_t num_published_blocks = 0;  // full blocks at the front that the index has been told of, or that come from it
+  int32_t num_cached_tokens = 0;     // prompt tokens taken from the cache before it had ever computed them
+  int32_t most_computed_tokens = 0;  // num_computed_tokens at its preemptions, the largest
+  bool ever_looked_up = false;
 
   int32_t num_prompt_logprobs = 0;  // delivered so far
   int32_t num_preemptions = 0;

@@ -33,6 +33,7 @@ std::vector<Request> Call::Requests() {
     request.sampling.seed += uint64_t(i);
     // The same for every choice, so one reports it.
     if (i > 0) request.sampling.prompt_logprobs.reset();
+    request.cache_salt = generation_.cache_salt;
     request.deadline_ns = origin_.deadline_ns;
     request.context = std::shared_ptr<Choice>(shared_from_this(), &choices_[i]);
   }

@@ -68,7 +68,10 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
   timings_.arrival_ns = Earlier(timings_.arrival_ns, output.timings.arrival_ns);
   timings_.first_scheduled_ns = Earlier(timings_.first_scheduled_ns, output.timings.first_scheduled_ns);
   timings_.first_token_ns = Earlier(timings_.first_token_ns, output.timings.first_token_ns);
-  num_cached_tokens_ = std::max(num_cached_tokens_, output.num_cached_tokens);
+  // A choice that finds what another one of this call has computed spares the call nothing that a single choice had not.
+  if (output.timings.first_scheduled_ns != 0) {
+    num_cached_tokens_ = std::min(num_cached_tokens_.value_or(INT32_MAX), output.num_cached_tokens);
+  }
   reply_->BeginStep();
   if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty())) Start(output);
 
@@ -233,7 +236,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
     if (std::any_of(choices_.begin(), choices_.end(), by_length)) finished.outcome = CallOutcome::kLength;
   }
   finished.num_prompt_tokens = num_prompt_tokens_;
-  finished.num_cached_tokens = num_cached_tokens_;
+  finished.num_cached_tokens = num_cached_tokens_.value_or(0);
   finished.num_generation_tokens = num_completion_tokens_;
   finished.max_tokens = generation_.sampling.max_tokens;
   finished.arrival_ns = arrival_ns_;
@@ -247,7 +250,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
     v1::Completed& completed = *event.mutable_completed();
     completed.mutable_usage()->set_prompt_tokens(uint32_t(num_prompt_tokens_));
     completed.mutable_usage()->set_completion_tokens(uint32_t(num_completion_tokens_));
-    completed.mutable_usage()->set_cached_tokens(uint32_t(num_cached_tokens_));
+    completed.mutable_usage()->set_cached_tokens(uint32_t(num_cached_tokens_.value_or(0)));
     v1::Timings* timings = completed.mutable_timings();
     if (timings_.first_scheduled_ns != 0) {
       timings->set_queue_ms(1e3 * Seconds(timings_.arrival_ns, timings_.first_scheduled_ns));

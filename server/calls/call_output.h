@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,7 @@ class CallOutput {
   bool started_ = false;
   absl::Status error_;  // of the first sequence that failed
   int32_t num_prompt_tokens_ = 0;
-  int32_t num_cached_tokens_ = 0;
+  std::optional<int32_t> num_cached_tokens_;  // of the choices that have run the fewest: what no choice had to compute
   int32_t num_completion_tokens_ = 0;
   // Clock; 0: has not happened. Of several choices the first, finish the last.
   RequestTimings timings_;

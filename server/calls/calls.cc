@@ -83,6 +83,7 @@ absl::Status Calls::Submit(const Request& request, const ServedModel& model, Cal
   SLUICE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(request, model));
   SLUICE_ASSIGN_OR_RETURN(Generation generation,
                           ConvertGeneration(request.options(), std::move(tokens), PromptField(request), model));
+  generation.cache_salt = request.cache_salt();
   SLUICE_RETURN_IF_ERROR(call->stop_status());
   return call->Submit(std::move(generation), &model.engine(), model.host().tokenizer.get(), &desk_.metrics);
 }

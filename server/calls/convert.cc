@@ -164,6 +164,11 @@ absl::Status CheckRequestId(const std::string& request_id) {
                       absl::StrCat("found ", Quoted(request_id), ", expected at most 128 visible ASCII characters"));
 }
 
+absl::Status CheckCacheSalt(const std::string& cache_salt) {
+  if (cache_salt.size() <= 128) return absl::OkStatus();
+  return InvalidField("cache_salt", absl::StrCat("found ", cache_salt.size(), " bytes, expected at most 128"));
+}
+
 absl::Status CheckLabels(const std::string& user, const google::protobuf::Map<std::string, std::string>& metadata) {
   if (user.size() > 128) {
     return InvalidField("user", absl::StrCat("found ", user.size(), " bytes, expected at most 128"));

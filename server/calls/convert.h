@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/status_macros.h"
 #include "server/calls/generation.h"
 #include "server/calls/served_model.h"
 #include "server/calls/status.h"
@@ -44,13 +45,14 @@ absl::StatusOr<std::vector<int32_t>> ConvertTokenIds(absl::string_view field,
 
 namespace internal {
 absl::Status CheckRequestId(const std::string& request_id);
+absl::Status CheckCacheSalt(const std::string& cache_salt);
 absl::Status CheckLabels(const std::string& user, const google::protobuf::Map<std::string, std::string>& metadata);
 }  // namespace internal
 
 template <class Request>
 absl::Status CheckEnvelope(const Request& request) {
   if (request.has_priority()) return UnimplementedField("priority");
-  if (!request.cache_salt().empty()) return UnimplementedField("cache_salt");
+  SLUICE_RETURN_IF_ERROR(internal::CheckCacheSalt(request.cache_salt()));
   return internal::CheckLabels(request.user(), request.metadata());
 }
 

@@ -12,6 +12,7 @@ namespace sluice {
 
 struct Generation {
   std::vector<int32_t> prompt_tokens;
+  std::string cache_salt;
   SamplingParams sampling;  // of choice 0; choice i uses seed + i
   int32_t num_choices = 1;
   std::vector<std::string> stops;

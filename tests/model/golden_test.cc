@@ -1,5 +1,5 @@
 // Every tiny model of tests/goldens/models against the logits that transformers computed from the same files, and
-// against itself: however a sequence is cut, whoever shares its steps, after a preemption.
+// against itself: however a sequence is cut, whoever shares its steps, after a preemption, with a prefix found in the cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +20,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/rope_table.h"
 #include "engine/engine.h"
 #include "engine/model/kv_groups.h"
 #include "engine/model/model_loader.h"
@@ -383,6 +384,80 @@ TEST_P(GoldenTest, AfterPreemption) {
   EXPECT_GT(tight.num_preemptions, 0);
   EXPECT_EQ(tight.tokens, roomy.tokens);
   EXPECT_EQ(tight.logprobs, roomy.logprobs);
+}
+
+struct Turns {
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<float>> logprobs;
+  std::vector<int32_t> cached;
+};
+
+// A conversation of two turns that begins like another one, and the second turn once more: each request alone, in an engine
+// that has them all one after the other.
+Turns Converse(absl::StatusOr<LoadedRunner> loaded, const std::vector<int32_t>& tokens, bool prefix_cache) {
+  Turns turns;
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (!loaded.ok()) return turns;
+  EngineOptions options;
+  loaded->runner->SetEngineOptions(&options);
+  options.prefix_cache = prefix_cache;
+  RecordingSink sink;
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(options, std::move(loaded->runner), &sink, Clock::Real());
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  Request request;
+  const auto ask = [&](std::vector<int32_t> prompt, uint64_t seed) {
+    request.prompt_tokens = std::move(prompt);
+    request.sampling = Drawn(seed);
+    request.sampling.max_tokens = request.prompt_tokens.size() == 37 ? 20 : 6;
+    request.sampling.ignore_eos = true;
+    const SequenceId id = SubmitOne(engine->get(), request);
+    sink.WaitForFinished(int(turns.tokens.size()) + 1);
+    const Collected result = sink.Get(id);
+    turns.tokens.push_back(result.tokens);
+    turns.logprobs.push_back(result.logprobs);
+    turns.cached.push_back(result.last.num_cached_tokens);
+  };
+  std::vector<int32_t> first(tokens.begin(), tokens.begin() + 37), other = first;
+  other[35] = (other[35] + 1) % options.vocab_size;
+  ask(other, 1);
+  ask(first, 2);
+  std::vector<int32_t> second = first;
+  second.insert(second.end(), turns.tokens.back().begin(), turns.tokens.back().end());
+  second.push_back(tokens[0]);
+  ask(second, 3);
+  ask(second, 4);
+  return turns;
+}
+
+// Every bit, on both devices; where there is a choice, with the rows of prompts computed in the other way, too. Of two
+// blocks of 16 in 37 tokens, and of three in the 56 that the second turn finds.
+TEST_P(GoldenTest, WithAWarmPrefix) {
+  absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const bool latent = std::holds_alternative<Mla>(model->spec.layers[0].attention.kind);
+  struct Way {
+    Device device;
+    int32_t mla_expand_from;
+    std::vector<int32_t> cached;
+  };
+  std::vector<Way> ways = {{Device::kReference, INT32_MAX, {0, 32, 48, 48}}, {Device::kCpu, INT32_MAX, {0, 32, 48, 48}}};
+  // Generated tokens were computed one by one, as no prompt is.
+  if (latent) ways.push_back({Device::kCpu, 1, {0, 32, 32, 48}});
+  // Where frequencies follow the length of each request the turns have nothing in common.
+  const RopeClasses classes = RopeClassesOf(model->spec.rope_tables);
+  if (classes.ClassOf(37 + 20) != classes.ClassOf(58 + 6)) {
+    for (Way& way : ways) way.cached[2] = 0;
+  }
+  for (const Way& way : ways) {
+    const std::vector<int32_t>& tokens = golden_.sequences[0].tokens;
+    const Turns cold = Converse(Load(*model, way.device, {}, way.mla_expand_from), tokens, /*prefix_cache=*/false);
+    const Turns warm = Converse(Load(*model, way.device, {}, way.mla_expand_from), tokens, /*prefix_cache=*/true);
+    EXPECT_EQ(warm.tokens, cold.tokens);
+    EXPECT_EQ(warm.logprobs, cold.logprobs);
+    EXPECT_EQ(cold.cached, std::vector<int32_t>(4, 0));
+    EXPECT_EQ(warm.cached, way.cached);
+  }
 }
 
 // Log-probabilities of tokens 1 .. n - 1 of `tokens` as a server that allows `max_model_len` tokens gives them: of all

@@ -78,7 +78,7 @@ std::unique_ptr<Runner> NewRunner(const ToyModel& model, const ModelSpec& spec, 
 struct Answers {
   std::vector<std::vector<int32_t>> tokens;
   std::vector<std::vector<float>> logprobs, prompt_logprobs;
-  int64_t num_preemptions = 0;
+  int64_t num_preemptions = 0, num_cached = 0;
 
   bool SameAs(const Answers& other) const {
     return tokens == other.tokens && logprobs == other.logprobs && prompt_logprobs == other.prompt_logprobs;
@@ -116,19 +116,25 @@ class HybridTest : public ::testing::TestWithParam<Case> {
     return options;
   }
 
-  Answers Serve(const ModelSpec& spec, const EngineOptions& options) {
+  // Answers to the requests, all at once; if they are served several times, to the last time.
+  Answers Serve(const ModelSpec& spec, const EngineOptions& options, int times = 1) {
     RecordingSink sink;
     absl::StatusOr<std::unique_ptr<Engine>> engine =
         Engine::Create(options, NewRunner(model_, spec, options), &sink, Clock::Real());
     EXPECT_TRUE(engine.ok()) << engine.status();
-    const absl::StatusOr<std::vector<SequenceId>> ids = (*engine)->Submit(requests_);
-    EXPECT_TRUE(ids.ok()) << ids.status();
-    if (!ids.ok()) return {};
-    sink.WaitForFinished(int(requests_.size()));
+    std::vector<SequenceId> ids;
+    for (int i = 1; i <= times; ++i) {
+      const absl::StatusOr<std::vector<SequenceId>> submitted = (*engine)->Submit(requests_);
+      EXPECT_TRUE(submitted.ok()) << submitted.status();
+      if (!submitted.ok()) return {};
+      ids = *submitted;
+      sink.WaitForFinished(i * int(requests_.size()));
+    }
     Answers answers;
-    for (const SequenceId id : *ids) {
+    for (const SequenceId id : ids) {
       const Collected result = sink.Get(id);
       EXPECT_EQ(result.last.finish_reason, FinishReason::kLength);
+      answers.num_cached += result.last.num_cached_tokens;
       answers.tokens.push_back(result.tokens);
       answers.logprobs.push_back(result.logprobs);
       answers.prompt_logprobs.push_back(result.prompt_logprobs);
@@ -154,6 +160,36 @@ TEST_P(HybridTest, GivingBlocksBackChangesNoBit) {
   EXPECT_TRUE(Serve(grouped_, Options(groups, 7, 128, 7)).SameAs(expected)) << "batched";
   // As many as there is room for, in a pool of one.
   const Answers tight = Serve(grouped_, Options(groups, 7, 16, 1));
+  EXPECT_GT(tight.num_preemptions, 0);
+  EXPECT_TRUE(tight.SameAs(expected)) << "preempted";
+}
+
+TEST_P(HybridTest, APrefixFoundInTheCacheChangesNoBit) {
+  const std::vector<AttentionMask> groups = MakeKvGroups(grouped_).masks;
+  for (Request& request : requests_) request.sampling.prompt_logprobs.reset();
+  // Some more that begin like others and part in or between blocks.
+  for (const auto& [whose, shared] : {std::pair(5, 90), {5, 64}, {5, 40}, {3, 48}, {3, 50}}) {
+    Request request = requests_[size_t(whose)];
+    request.prompt_tokens.resize(size_t(shared));
+    for (int32_t i = 0; i < 5; ++i) request.prompt_tokens.push_back((request.prompt_tokens[0] + 7 * i + shared) % 96);
+    request.sampling.max_tokens = 7;
+    requests_.push_back(std::move(request));
+  }
+  const Answers expected = Serve(one_group_, Options({kFull}, 1, 128, 1));
+  EXPECT_EQ(expected.num_cached, 0);
+  const auto serve = [&](int32_t max_num_seqs, int32_t max_rows, int32_t num_sequences, int times) {
+    EngineOptions options = Options(groups, max_num_seqs, max_rows, num_sequences);
+    options.prefix_cache = true;
+    return Serve(grouped_, options, times);
+  };
+  const Answers alone = serve(1, 128, 1, 1), warm = serve(1, 128, 12, 2), batched = serve(7, 128, 7, 2);
+  EXPECT_TRUE(alone.SameAs(expected)) << "alone";
+  EXPECT_TRUE(warm.SameAs(expected)) << "with everything in the cache";
+  EXPECT_GT(warm.num_cached, 300);
+  EXPECT_TRUE(batched.SameAs(expected)) << "batched";
+  EXPECT_GT(batched.num_cached, 200);
+  EXPECT_TRUE(serve(7, 7, 7, 2).SameAs(expected)) << "in chunks of 7";
+  const Answers tight = serve(7, 16, 1, 1);
   EXPECT_GT(tight.num_preemptions, 0);
   EXPECT_TRUE(tight.SameAs(expected)) << "preempted";
 }

@@ -164,7 +164,7 @@ TEST_P(KvKeyTest, EqualKeysMeanEqualBitsAndNothingInThemIsThereInVain) {
   }
   EXPECT_GT(num_equal, 100);
   EXPECT_TRUE(Needs([](KvKey* k) { k->parent = 0; }));
-  EXPECT_TRUE(Needs([](KvKey* k) { k->tokens.clear(); }));
+  EXPECT_TRUE(Needs([](KvKey* k) { k->tokens = {}; }));
   EXPECT_TRUE(Needs([](KvKey* k) { k->routed = 0; k->num_routed = 0; }));
   EXPECT_TRUE(Needs([](KvKey* k) { k->num_routed = std::min(k->num_routed, 1); }));
   const bool by_length = runner_->spec().rope_tables[0].depends_on_length();

@@ -138,6 +138,40 @@ TEST_F(RealModelBitsTest, EveryInstructionSetAndKindOfActivation) {
   }
 }
 
+// Twice the same prompt, and once with another end: what is found of it changes no bit.
+TEST_F(RealModelBitsTest, WithAPrefixFoundInTheCacheOfTheEngine) {
+  std::unique_ptr<Runner> alone_runner = NewRunner();
+  const RealRunnerOptions runner_options = {.num_blocks = 64, .max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 512};
+  EngineOptions options;
+  options.max_model_len = 512;
+  options.vocab_size = RealModel()->spec.vocab_size;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 64;
+  options.num_blocks = 64;
+  options.prefix_cache = true;
+  RecordingSink sink;
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(options, NewRunner(runner_options), &sink, Clock::Real());
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  std::vector<int32_t> other = prompt_;
+  other[50] = other[49];
+  const auto last = int32_t(prompt_.size()) - 1;
+  int num_requests = 0;
+  for (const auto& [prompt, cached] : {std::pair(prompt_, 0), {prompt_, last / 16 * 16}, {other, 48}}) {
+    SCOPED_TRACE(++num_requests);
+    Request request;
+    request.prompt_tokens = prompt;
+    request.sampling = Drawn();
+    request.sampling.max_tokens = kNumNew;
+    request.sampling.ignore_eos = true;
+    const SequenceId id = SubmitOne(engine->get(), request);
+    sink.WaitForFinished(num_requests);
+    const Collected result = sink.Get(id);
+    ExpectSame({result.tokens, result.logprobs}, Alone(alone_runner.get(), prompt, 512));
+    EXPECT_EQ(result.last.num_cached_tokens, cached);
+  }
+}
+
 TEST_F(RealModelBitsTest, AfterPreemptionInTheEngine) {
   std::unique_ptr<Runner> alone_runner = NewRunner();
   // Sequences of about 84 + 100 tokens want 12 blocks each; the pool has 40 for six.

@@ -153,7 +153,7 @@ TEST(BlockTableTest, GivesItsBlocksBackWhenItGoes) {
 
 TEST(BlockTableTest, ADroppedFrontBlockServesAgainWhileItIsWantedAndThenGoesBack) {
   BlockPool pool(6);
-  BlockTable table(&pool);
+  BlockTable table(&pool, /*rolls=*/true);
   ASSERT_TRUE(table.GrowTo(3));
   const std::vector<int32_t> blocks(table.blocks().begin(), table.blocks().end());
   table.DropFront(2, 4);
@@ -177,13 +177,18 @@ TEST(BlockTableTest, ADroppedFrontBlockServesAgainWhileItIsWantedAndThenGoesBack
 
 TEST(BlockTableTest, ABlockThatAnotherHoldsIsNotReusedInPlace) {
   BlockPool pool(6);
-  BlockTable owner(&pool), reader(&pool);
+  BlockTable owner(&pool, /*rolls=*/true), reader(&pool, /*rolls=*/true);
   ASSERT_TRUE(owner.GrowTo(3));
   const std::vector<int32_t> blocks(owner.blocks().begin(), owner.blocks().end());
   for (int32_t entry = 0; entry < 2; ++entry) reader.Share(blocks[size_t(entry)]);
   pool.KeepContents(blocks[2]);
+  EXPECT_EQ(pool.num_promised(), 2);
+  EXPECT_EQ(pool.num_available(), 1) << "two of three are set aside for whoever drops them first";
   owner.DropFront(3, 6);
-  EXPECT_THAT(owner.blocks(), ::testing::ElementsAre(-1, -1, -1));
+  EXPECT_THAT(owner.blocks(), ::testing::ElementsAre(-1, -1, -1, blocks[2] + 1, blocks[2] + 2, blocks[2] + 3))
+      << "three others for them";
+  EXPECT_EQ(pool.num_promised(), 0);
+  owner.Truncate(3);
   EXPECT_THAT(reader.blocks(), ::testing::ElementsAre(blocks[0], blocks[1]));
   EXPECT_EQ(pool.num_live(), 2);
   EXPECT_EQ(pool.num_cached(), 1) << "what was kept outlives its holders";
@@ -192,9 +197,78 @@ TEST(BlockTableTest, ABlockThatAnotherHoldsIsNotReusedInPlace) {
   pool.CheckInvariants();
 }
 
+TEST(BlockTableTest, ReplacesWhatItDropsByEvictionWhereNothingIsFree) {
+  std::vector<int32_t> forgotten;
+  BlockPool pool(2, [&](int32_t block) { forgotten.push_back(block); });
+  BlockTable table(&pool, /*rolls=*/true);
+  ASSERT_TRUE(table.GrowTo(2));
+  const std::vector<int32_t> blocks(table.blocks().begin(), table.blocks().end());
+  pool.KeepContents(blocks[0]);
+  table.DropFront(1, 3);
+  EXPECT_THAT(table.blocks(), ::testing::ElementsAre(-1, blocks[1], blocks[0])) << "the only one that there is";
+  EXPECT_THAT(forgotten, ::testing::ElementsAre(blocks[0]));
+  table.Clear();
+  EXPECT_EQ(pool.num_free(), 2);
+}
+
+TEST(BlockTableTest, AdoptsAPrefixInPlaceOfItsOwnBlocks) {
+  BlockPool pool(12);
+  BlockTable other(&pool), table(&pool);
+  ASSERT_TRUE(other.GrowTo(5));
+  ASSERT_TRUE(table.GrowTo(3));
+  const std::vector<int32_t> theirs(other.blocks().begin(), other.blocks().end());
+  const std::vector<int32_t> own(table.blocks().begin(), table.blocks().end());
+  table.Adopt(1, absl::MakeConstSpan(theirs).subspan(1, 3), 0);
+  EXPECT_THAT(table.blocks(), ::testing::ElementsAre(own[0], theirs[1], theirs[2], theirs[3]));
+  EXPECT_EQ(pool.num_live(), 5 + 1);
+  EXPECT_EQ(pool.num_promised(), 0) << "it does not roll";
+  other.Clear();
+  EXPECT_EQ(pool.ref_count(theirs[2]), 1);
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, AdoptsOnlyWhatIsInSight) {
+  BlockPool pool(12);
+  BlockTable other(&pool, /*rolls=*/true), table(&pool, /*rolls=*/true), fresh(&pool, /*rolls=*/true);
+  ASSERT_TRUE(other.GrowTo(4));
+  const std::vector<int32_t> theirs(other.blocks().begin(), other.blocks().end());
+  ASSERT_TRUE(table.GrowTo(5));
+  const std::vector<int32_t> own(table.blocks().begin(), table.blocks().end());
+  table.Adopt(1, std::vector<int32_t>{-1, theirs[2], theirs[3]}, 2);
+  EXPECT_THAT(table.blocks(), ::testing::ElementsAre(-1, -1, theirs[2], theirs[3], own[4]));
+  EXPECT_EQ(table.num_dropped(), 2);
+  EXPECT_EQ(pool.num_promised(), 2);
+  EXPECT_EQ(pool.num_live(), 4 + 1);
+  fresh.Adopt(0, std::vector<int32_t>{-1, -1, -1, theirs[3]}, 3);
+  EXPECT_THAT(fresh.blocks(), ::testing::ElementsAre(-1, -1, -1, theirs[3]));
+  EXPECT_EQ(pool.num_promised(), 3);
+  fresh.Adopt(4, absl::Span<const int32_t>(), 4);
+  EXPECT_EQ(fresh.num_held(), 0);
+  EXPECT_EQ(pool.num_promised(), 2);
+  other.Clear();
+  EXPECT_EQ(pool.num_promised(), 0);
+  pool.CheckInvariants();
+}
+
+TEST(BlockTableTest, CountsWhatItShares) {
+  BlockPool pool(10);
+  BlockTable a(&pool), b(&pool), c(&pool);
+  ASSERT_TRUE(a.GrowTo(6));
+  EXPECT_EQ(a.CountShared().num_blocks, 0);
+  for (int32_t i = 0; i < 4; ++i) b.Share(a.blocks()[size_t(i)]);
+  for (int32_t i = 0; i < 1; ++i) c.Share(a.blocks()[size_t(i)]);
+  ASSERT_TRUE(b.GrowTo(5) && c.GrowTo(2));
+  double parts = 0;
+  for (const BlockTable* table : {&a, &b, &c}) parts += table->CountShared().part;
+  EXPECT_EQ(a.CountShared().num_blocks, 4);
+  EXPECT_EQ(b.CountShared().num_blocks, 4);
+  EXPECT_EQ(c.CountShared().num_blocks, 1);
+  EXPECT_DOUBLE_EQ(parts, 4) << "the parts of all are the blocks that several hold";
+}
+
 TEST(BlockTableTest, IsCutAtTheEnd) {
   BlockPool pool(6);
-  BlockTable table(&pool);
+  BlockTable table(&pool, /*rolls=*/true);
   ASSERT_TRUE(table.GrowTo(5));
   const std::vector<int32_t> blocks(table.blocks().begin(), table.blocks().end());
   table.DropFront(2, 5);

@@ -30,14 +30,16 @@ class EngineThreadsTest : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
-  const EngineOptions options = SmallOptions();
+  EngineOptions options = SmallOptions();
+  options.prefix_cache = true;
   RecordingSink sink;
   const auto engine = Start(options, &sink);
   std::mt19937 rng(1);
   std::vector<std::pair<SequenceId, Request>> all;
   std::vector<SequenceId> to_cancel;
   while (all.size() < 1000) {
-    Request request = MakeRequest(MakePrompt(1 + int(rng() % 60), int(rng() % 1000), 998), 150);
+    Request request = MakeRequest(MakePrompt(1 + int(rng() % 60), int(rng() % 20), 998), 150);
+    if (rng() % 4 == 0) request.cache_salt = "a";
     const SequenceId id = testing::SubmitOne(engine.get(), request);
     all.emplace_back(id, std::move(request));
     to_cancel.push_back(id);
@@ -67,6 +69,7 @@ TEST_P(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
 TEST_P(EngineThreadsTest, SubmitCancelStatsAndDrainFromEverywhere) {
   EngineOptions options = SmallOptions();
   options.max_queued_requests = 40;
+  options.prefix_cache = true;
   RecordingSink sink;
   const auto engine = Start(options, &sink);
   std::atomic<int> num_accepted{0};

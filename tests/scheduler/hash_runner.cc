@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "engine/base/status_macros.h"
@@ -22,14 +24,44 @@ uint64_t HashOf(absl::Span<const int32_t> tokens, uint64_t h = 1) {
   return h;
 }
 
-// Of what a query for the last of `tokens` sees in each KV group.
-uint64_t HashVisible(absl::Span<const int32_t> tokens, const EngineOptions& options) {
-  uint64_t h = 1;
-  for (const AttentionMask& mask : options.kv_groups) {
-    h = HashOf(tokens.subspan(size_t(FirstVisibleKey(mask, int32_t(tokens.size()) - 1))), h);
-  }
-  return h;
+// Of a token at `position` and of what its row depends on; `before`: of the token before it, which does not count where no
+// layer sees that.
+uint64_t Digest(uint64_t before, int32_t position, int32_t token, RowRoute route, int32_t rope_class, int32_t adapter,
+                const EngineOptions& options) {
+  const bool seen = absl::c_any_of(options.kv_groups, [&](const AttentionMask& mask) {
+    return FirstVisibleKey(mask, position) < position;
+  });
+  const uint64_t h = Mix(Mix(seen ? before : 7, uint64_t(token)), uint64_t(route) << 32 | uint64_t(uint32_t(rope_class)));
+  return Mix(h, uint64_t(adapter));
 }
+
+// The digests of the tokens of a request.
+class Digests {
+ public:
+  Digests(const Request& request, const EngineOptions& options)
+      : options_(options),
+        numerics_(options.numerics, int32_t(request.prompt_tokens.size()), request.sampling.max_tokens, request.adapter) {
+    for (const int32_t token : request.prompt_tokens) Add(token);
+  }
+  void Add(int32_t token) {
+    const auto position = int32_t(digests_.size());
+    digests_.push_back(Digest(position == 0 ? 1 : digests_.back(), position, token, numerics_.route(position),
+                              numerics_.rope_class, numerics_.adapter, options_));
+  }
+  // Of what a query at `position` sees in each KV group.
+  uint64_t HashVisible(int32_t position) const {
+    uint64_t h = 1;
+    for (const AttentionMask& mask : options_.kv_groups) {
+      for (int32_t key = FirstVisibleKey(mask, position); key <= position; ++key) h = Mix(h, digests_[size_t(key)]);
+    }
+    return h;
+  }
+
+ private:
+  const EngineOptions& options_;
+  const RequestNumerics numerics_;
+  std::vector<uint64_t> digests_;
+};
 
 float LogprobOf(uint64_t context, int32_t token) { return -float(Mix(context, uint64_t(token)) % 10000) / 1000; }
 
@@ -52,7 +84,8 @@ HashRunner::HashRunner(const EngineOptions& options, bool launches_async)
     : options_(options),
       runs_ahead_(launches_async),
       kv_(size_t(options.num_blocks) * options.block_size),
-      tokens_(options.max_num_seqs) {}
+      tokens_(options.max_num_seqs),
+      digests_(options.max_num_seqs) {}
 
 absl::Status HashRunner::Launch(const StepPlan& plan) {
   if (before_step) SLUICE_RETURN_IF_ERROR(before_step(plan));
@@ -110,6 +143,9 @@ StepResult HashRunner::Compute(const StepPlan& plan) {
       EXPECT_EQ(e.params->presence_penalty, 0);
       rows.pop_back();
     }
+    for (size_t i = 0; i < rows.size() && i < tokens.size(); ++i) {
+      if (rows[i] < 0) rows[i] = tokens[i];  // nobody can say
+    }
     EXPECT_EQ(rows, tokens) << "its rows were not the sequence's tokens";
     EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_index]], e.position - 1);
     SampledToken sampled;
@@ -155,7 +191,9 @@ void HashRunner::CheckShape(const StepPlan& plan) const {
 }
 
 void HashRunner::CheckBlocks(const StepPlan& plan) const {
-  std::set<int32_t> seen;
+  // Who has the block: one entry of one group, of several sequences if they only read it.
+  std::map<int32_t, std::pair<size_t, int32_t>> places;
+  std::map<int32_t, int32_t> holders, writers;
   for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
     const KvGroupPlan& group = plan.kv_groups[g];
     for (int32_t i = 0; i < plan.num_seqs(); ++i) {
@@ -169,27 +207,54 @@ void HashRunner::CheckBlocks(const StepPlan& plan) const {
         }
         EXPECT_GE(block, 0);
         EXPECT_LT(block, options_.num_blocks);
-        EXPECT_TRUE(seen.insert(block).second) << "block " << block << " belongs to two sequences or groups";
+        ++holders[block];
+        EXPECT_EQ(places.try_emplace(block, g, b).first->second, (std::pair<size_t, int32_t>(g, b)))
+            << "block " << block << " is in two groups or places";
       }
       for (int32_t row = plan.row_starts[i]; row < plan.row_starts[i + 1]; ++row) {
         const int32_t position = plan.positions[row];
         const int32_t block = group.block_tables[i * group.block_table_stride + position / options_.block_size];
         EXPECT_EQ(group.slot_mapping[row], block * options_.block_size + position % options_.block_size);
+        writers[block] = i;
       }
+    }
+  }
+  for (const auto& [block, writer] : writers) {
+    EXPECT_EQ(holders[block], 1) << "block " << block << " is written by one sequence and held by others";
+  }
+}
+
+void HashRunner::ReadTakenPrefix(const StepPlan& plan, int32_t sequence_index) {
+  std::vector<int32_t>& tokens = tokens_[plan.seq_slots[sequence_index]];
+  std::vector<uint64_t>& digests = digests_[plan.seq_slots[sequence_index]];
+  const int32_t first = plan.positions[plan.row_starts[sequence_index]];
+  // Whoever has the slot now need not be who had it before, and need not have computed all that was computed in it.
+  tokens.assign(size_t(first), -1);
+  digests.assign(size_t(first), 1);
+  for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
+    for (int32_t position = FirstVisibleKey(options_.kv_groups[g], first); position < first; ++position) {
+      const CachedKey& key = KeyAt(plan.kv_groups[g], sequence_index, position);
+      tokens[size_t(position)] = key.token;
+      digests[size_t(position)] = key.digest;
     }
   }
 }
 
 void HashRunner::WriteKv(const StepPlan& plan) {
+  num_rows += plan.num_tokens();
+  // What rows of this step write none of its sequences may have taken before.
+  for (int32_t i = 0; i < plan.num_seqs(); ++i) ReadTakenPrefix(plan, i);
   for (int32_t i = 0; i < plan.num_seqs(); ++i) {
     std::vector<int32_t>& tokens = tokens_[plan.seq_slots[i]];
+    std::vector<uint64_t>& digests = digests_[plan.seq_slots[i]];
     for (int32_t row = plan.row_starts[i]; row < plan.row_starts[i + 1]; ++row) {
-      const int32_t position = plan.positions[row];
-      ASSERT_LE(size_t(position), tokens.size()) << "a row was left out";
-      tokens.resize(position);
-      tokens.push_back(plan.token_ids[row]);
+      const int32_t position = plan.positions[row], token = plan.token_ids[row];
+      const uint64_t digest = Digest(position == 0 ? 1 : digests.back(), position, token, plan.row_routes[row],
+                                     plan.rope_classes[i], plan.adapters[i], options_);
+      tokens.push_back(token);
+      digests.push_back(digest);
       for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
-        kv_[plan.kv_groups[g].slot_mapping[row]] = {int32_t(g), position, plan.token_ids[row]};
+        kv_[plan.kv_groups[g].slot_mapping[row]] = {int32_t(g), position, token, digest};
       }
     }
   }
@@ -210,7 +275,7 @@ void HashRunner::CheckVisibleKeys(const StepPlan& plan) const {
       // What the first row sees and the others see behind it; no row sees a key before.
       const int32_t first_key = FirstVisibleKey(options_.kv_groups[g], plan.positions[plan.row_starts[i]]);
       for (int32_t position = first_key; position < plan.context_lens[i]; ++position) {
-        const CachedKey expected{int32_t(g), position, tokens[position]};
+        const CachedKey expected{int32_t(g), position, tokens[position], digests_[plan.seq_slots[i]][position]};
         ASSERT_EQ(KeyAt(plan.kv_groups[g], i, position), expected)
             << "group " << g << " has lost position " << position << " of the sequence in slot " << plan.seq_slots[i];
       }
@@ -223,7 +288,7 @@ uint64_t HashRunner::HashVisible(const StepPlan& plan, int32_t sequence_index, i
   uint64_t h = 1;
   for (size_t g = 0; g < plan.kv_groups.size(); ++g) {
     for (int32_t key = FirstVisibleKey(options_.kv_groups[g], position); key <= position; ++key) {
-      h = Mix(h, uint64_t(KeyAt(plan.kv_groups[g], sequence_index, key).token));
+      h = Mix(h, KeyAt(plan.kv_groups[g], sequence_index, key).digest);
     }
   }
   return h;
@@ -244,12 +309,12 @@ Request ShortOutput(const EngineOptions& options) {
 
 Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
   const SamplingParams& params = request.sampling;
-  std::vector<int32_t> tokens = request.prompt_tokens;
+  Digests digests(request, options);
+  auto num_tokens = int32_t(request.prompt_tokens.size());
   Expected expected;
   if (params.prompt_logprobs.has_value()) {
-    for (size_t i = 1; i < tokens.size(); ++i) {
-      const uint64_t context = HashVisible(absl::MakeConstSpan(tokens).first(i), options);
-      expected.prompt_logprobs.push_back(LogprobOf(context, tokens[i]));
+    for (int32_t i = 1; i < num_tokens; ++i) {
+      expected.prompt_logprobs.push_back(LogprobOf(digests.HashVisible(i - 1), request.prompt_tokens[size_t(i)]));
     }
   }
   std::vector<int32_t> stops = params.stop_token_ids;
@@ -259,13 +324,14 @@ Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
       expected.finish_reason = FinishReason::kError;
       break;
     }
-    const uint64_t context = HashVisible(tokens, options);
+    const uint64_t context = digests.HashVisible(num_tokens - 1);
     const bool below_min = int32_t(expected.tokens.size()) < params.min_tokens;
     const int32_t token =
-        Draw(context, params, int64_t(tokens.size()), expected.tokens,
+        Draw(context, params, int64_t{num_tokens}, expected.tokens,
              below_min ? absl::MakeConstSpan(stops) : absl::Span<const int32_t>(), options.vocab_size);
     if (params.logprobs.has_value()) expected.logprobs.push_back(LogprobOf(context, token));
-    tokens.push_back(token);
+    digests.Add(token);
+    ++num_tokens;
     expected.tokens.push_back(token);
     if (!params.ignore_eos && absl::c_linear_search(options.eos_token_ids, token)) {
       expected.finish_reason = FinishReason::kStop;

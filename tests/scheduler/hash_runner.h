@@ -1,7 +1,9 @@
 // A model without weights for tests of the scheduler and the engine. Its KV cache holds token ids, their positions and
-// the KV group they were written for; what it draws is a hash of everything a real model and sampler may look at: the
-// keys that each group's layers see as read back through the block table, the seed, the position, the penalised
-// outputs. A wrong block, one given back too early, a lost or repeated row, a stale span: each changes the tokens.
+// the KV group they were written for, and a digest of all that keys and values of a real model depend on: the tokens before,
+// as far as any layer sees them, and how each of their rows was computed. What it draws is a hash of everything a real model
+// and sampler may look at: the keys that each group's layers see as read back through the block table, the seed, the
+// position, the penalised outputs. A wrong block, one given back too early, one taken from a request that computed it
+// otherwise, a lost or repeated row, a stale span: each changes the tokens.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +35,12 @@ class HashRunner : public StepRunner {
   std::function<absl::Status(const StepPlan&)> before_step;  // an error is returned as the launch's
   std::function<absl::Status()> before_take;                 // an error is returned as the result
   int64_t num_unknown_tokens = 0;                            // rows so far whose token came from a step in flight
+  int64_t num_rows = 0;                                      // so far
 
  private:
   struct CachedKey {
     int32_t group = -1, position = -1, token = -1;
+    uint64_t digest = 0;
     bool operator==(const CachedKey&) const = default;
   };
 
@@ -46,6 +50,8 @@ class HashRunner : public StepRunner {
   void CheckShape(const StepPlan& plan) const;
   void CheckBlocks(const StepPlan& plan) const;
   void WriteKv(const StepPlan& plan);
+  // What comes before a sequence's first row of the step and is not computed by its slot was taken from somebody else.
+  void ReadTakenPrefix(const StepPlan& plan, int32_t sequence_index);
   // Every key that a row of the plan sees must be where the tables say.
   void CheckVisibleKeys(const StepPlan& plan) const;
   // HashOf what a query at `position` of a sequence sees, read through its block tables.
@@ -55,8 +61,11 @@ class HashRunner : public StepRunner {
   const EngineOptions options_;
   const bool runs_ahead_;
   std::deque<StepResult> in_flight_;
-  std::vector<CachedKey> kv_;                 // [num_blocks * block_size]
-  std::vector<std::vector<int32_t>> tokens_;  // by seq_slot: those that have been rows, by position
+  std::vector<CachedKey> kv_;  // [num_blocks * block_size]
+  // By seq_slot: tokens that have been rows or were taken, by position, with their digests; -1: out of sight when they were
+  // taken.
+  std::vector<std::vector<int32_t>> tokens_;
+  std::vector<std::vector<uint64_t>> digests_;
 };
 
 // What a request must get, whoever it shares its steps with.

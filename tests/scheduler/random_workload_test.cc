@@ -1,6 +1,7 @@
-// Random requests arrive, are cancelled and expire at random moments in pools too small for them. After every step the
-// books must balance (Scheduler::CheckInvariants, HashRunner's checks of the plan); in the end every request has ended
-// exactly once, and whoever was left alone got what it would have got alone in the world.
+// Random requests arrive, are cancelled and expire at random moments in pools too small for them, with a prefix cache and
+// without. After every step the books must balance (Scheduler::CheckInvariants, HashRunner's checks of the plan); in the end
+// every request has ended exactly once, whoever was left alone got what it would have got alone in the world, and nobody has
+// found more in the cache than others of its salt have computed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,15 +45,38 @@ class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool,
     options.max_num_batched_tokens = std::max(options.max_num_seqs, OneIn(2) ? 7 : Uniform(1, 64));
     options.max_prefill_tokens_beside_decodes = OneIn(2) ? 0 : Uniform(1, 16);
     if (!OneIn(4)) options.kv_groups = RandomGroups();
+    options.prefix_cache = !OneIn(4);
+    options.prefix_cache_root = absl::MakeUint128(rng_(), rng_());
+    if (OneIn(3)) options.numerics.mla_expand_from = Uniform(1, options.max_model_len);
+    if (OneIn(3)) options.numerics.rope.change_behind = {Uniform(1, options.max_model_len)};
+    if (OneIn(4)) options.admit_by_forecast = false;
     const int32_t peak = int32_t(PeakBlocks(options.max_model_len, options));
     options.num_blocks = Uniform(peak, 3 * peak);
     return options;
   }
 
+  // One of its own, or one that begins like what somebody else has said or been told.
+  std::vector<int32_t> RandomPrompt(int32_t length, int32_t vocab_size) {
+    std::vector<int32_t> prompt = MakePrompt(length, Uniform(0, 1000), vocab_size);
+    if (requests_.empty() || OneIn(3)) return prompt;
+    const std::vector<int32_t> other = TokensOf(SequenceId(Uniform(1, int(requests_.size()))));
+    const int32_t shared = OneIn(2) ? INT32_MAX : Uniform(0, int(other.size()));
+    std::copy_n(other.begin(), std::min({shared, length, int32_t(other.size())}), prompt.begin());
+    return prompt;
+  }
+  // Prompt and output so far.
+  std::vector<int32_t> TokensOf(SequenceId id) {
+    std::vector<int32_t> tokens = requests_.at(id).prompt_tokens;
+    const std::vector<int32_t>& output = h_->collected[id].tokens;
+    tokens.insert(tokens.end(), output.begin(), output.end());
+    return tokens;
+  }
+
   Request RandomRequest(const EngineOptions& options, int64_t now_ns) {
     Request request;
     const int32_t length = Uniform(1, OneIn(4) ? options.max_model_len - 1 : options.max_model_len / 4);
-    request.prompt_tokens = MakePrompt(length, Uniform(0, 1000), options.vocab_size);
+    request.prompt_tokens = RandomPrompt(length, options.vocab_size);
+    if (OneIn(3)) request.cache_salt = OneIn(2) ? "a" : "b";
     SamplingParams& sampling = request.sampling;
     sampling.seed = OneIn(20) ? testing::kNonfiniteSeed : uint64_t(Uniform(0, 1 << 20));
     sampling.max_tokens = Uniform(1, options.max_model_len - length);
@@ -67,9 +91,11 @@ class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool,
   }
 
   void CheckEnds(SchedulerHarness* h);
+  void CheckCached(SchedulerHarness* h);
 
   const bool runs_ahead_ = std::get<1>(GetParam()), drafts_ = std::get<2>(GetParam());
   std::mt19937 rng_{uint32_t(std::get<0>(GetParam()))};
+  SchedulerHarness* h_ = nullptr;
   std::map<SequenceId, Request> requests_;
   std::map<SequenceId, FinishReason> cancelled_;
 };
@@ -94,22 +120,51 @@ void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
   EXPECT_EQ(h->scheduler.num_waiting_tokens(), 0);
 }
 
+void RandomWorkloadTest::CheckCached(SchedulerHarness* h) {
+  int64_t num_cached = 0;
+  std::map<SequenceId, std::vector<int32_t>> tokens_of;
+  for (const auto& [id, request] : requests_) tokens_of[id] = TokensOf(id);
+  for (const auto& [id, request] : requests_) {
+    const auto length = int32_t(request.prompt_tokens.size());
+    int32_t most = 0;
+    for (const auto& [other, said] : requests_) {
+      if (other == id || said.cache_salt != request.cache_salt) continue;
+      const std::vector<int32_t>& tokens = tokens_of[other];
+      const auto end = std::mismatch(request.prompt_tokens.begin(), request.prompt_tokens.end() - 1, tokens.begin(), tokens.end());
+      most = std::max(most, int32_t(end.first - request.prompt_tokens.begin()));
+    }
+    const int32_t found = h->collected[id].last.num_cached_tokens;
+    EXPECT_LE(found, most / h->options.block_size * h->options.block_size) << "found what nobody of its salt has computed";
+    EXPECT_LT(found, length);
+    const bool looks = h->options.prefix_cache && !request.sampling.prompt_logprobs.has_value();
+    EXPECT_TRUE(looks || found == 0);
+    num_cached += found;
+  }
+  EXPECT_EQ(h->scheduler.prefix_cache().num_hit_tokens(), num_cached);
+  EXPECT_LE(num_cached, h->scheduler.prefix_cache().num_queried_tokens());
+  EXPECT_EQ(h->scheduler.pool().num_promised(), 0);
+}
+
 TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
   const EngineOptions options = RandomOptions();
   testing::OracleDrafter drafter(options, Uniform(0, 5), uint32_t(std::get<0>(GetParam())));
   SchedulerHarness h(options, runs_ahead_, drafts_ ? &drafter : nullptr);
   ASSERT_EQ(ValidateEngineOptions(h.options), absl::OkStatus());
+  h_ = &h;
   const int num_requests = 60;
   // The oldest sequence moves by a row or more in each step, two turns at most, and is preempted by nobody: that bounds
   // the whole run.
   int64_t max_steps = 0;
   while (int(requests_.size()) < num_requests || h.has_work()) {
     while (int(requests_.size()) < num_requests && OneIn(3)) {
-      Request request = RandomRequest(h.options, h.now_ns);
-      max_steps += (int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens) * (runs_ahead_ ? 2 : 1);
-      const SequenceId id = h.Add(request);
-      drafter.Know(id, request);
-      requests_.emplace(id, std::move(request));
+      const Request request = RandomRequest(h.options, h.now_ns);
+      // Sometimes several choices of it.
+      for (int choices = OneIn(4) ? 3 : 1; choices > 0; --choices) {
+        max_steps += (int64_t(request.prompt_tokens.size()) + request.sampling.max_tokens) * (runs_ahead_ ? 2 : 1);
+        const SequenceId id = h.Add(request);
+        drafter.Know(id, request);
+        requests_.emplace(id, request);
+      }
     }
     if (!requests_.empty() && OneIn(10)) {
       const SequenceId id = SequenceId(Uniform(1, int(requests_.size())));
@@ -124,6 +179,7 @@ TEST_P(RandomWorkloadTest, TheBooksBalanceAndEveryoneGetsWhatIsTheirs) {
     if (HasFailure()) return;
   }
   CheckEnds(&h);
+  CheckCached(&h);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkloadTest,

@@ -119,6 +119,25 @@ TEST_F(CallOutputTest, TextIsHeldBackOnlyWhileItCanBecomeAStopString) {
   EXPECT_EQ(give('b'), "axyb");
 }
 
+TEST_F(CallOutputTest, TheCallHasFoundWhatTheChoiceWithTheFewestHasFoundAmongThoseThatRan) {
+  generation_.num_choices = 3;
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
+  const auto end = [&](int choice, int32_t num_cached_tokens, int64_t first_scheduled_ns) {
+    SequenceOutput last;
+    if (first_scheduled_ns > 0) last.tokens = {'a'};
+    last.finish_reason = FinishReason::kLength;
+    last.num_cached_tokens = num_cached_tokens;
+    last.timings.first_scheduled_ns = first_scheduled_ns;
+    output.Take(choice, std::move(last), 1000);
+  };
+  end(0, 48, 100);
+  EXPECT_EQ(recorder_.response.usage().cached_tokens(), 48u) << "as the event at the start says";
+  end(1, 32, 200);
+  end(2, 0, 0);  // it never left the queue
+  output.Complete(absl::OkStatus()).IgnoreError();
+  EXPECT_EQ(recorder_.response.usage().cached_tokens(), 32u);
+}
+
 TEST_F(CallOutputTest, MinTokensDelaysStopStrings) {
   StopAt({"b"});
   generation_.sampling.min_tokens = 4;

@@ -124,7 +124,6 @@ TEST_F(ErrorsTest, WhatIsNotBuiltIsNamed) {
   ExpectUnimplemented("options.grammar", [](auto* r) { r->mutable_options()->set_grammar("a"); });
   ExpectUnimplemented("options.choices", [](auto* r) { r->mutable_options()->mutable_choices()->add_values("a"); });
   ExpectUnimplemented("priority", [](auto* r) { r->set_priority(0); });
-  ExpectUnimplemented("cache_salt", [](auto* r) { r->set_cache_salt("s"); });
 }
 
 TEST_F(ErrorsTest, TheEnvelopeIsChecked) {
@@ -138,6 +137,11 @@ TEST_F(ErrorsTest, TheEnvelopeIsChecked) {
   ExpectError(request, grpc::INVALID_ARGUMENT, "INVALID_FIELD", "request_id");
   request.set_request_id("a b");
   ExpectError(request, grpc::INVALID_ARGUMENT, "INVALID_FIELD", "request_id");
+  request = Prompt("abc");
+  request.set_cache_salt(std::string(128, 'x'));
+  EXPECT_TRUE(Complete(request).ok());
+  request.set_cache_salt(std::string(129, 'x'));
+  ExpectError(request, grpc::INVALID_ARGUMENT, "INVALID_FIELD", "cache_salt");
   request = Prompt("abc");
   request.set_user(std::string(129, 'x'));
   ExpectError(request, grpc::INVALID_ARGUMENT, "INVALID_FIELD", "user");

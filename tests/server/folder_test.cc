@@ -58,6 +58,21 @@ TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
   EXPECT_EQ(host->engine.max_num_batched_tokens, 200);
 }
 
+TEST_F(FolderTest, EachProcessHasAPrefixCacheWithARootOfItsOwnUnlessItIsOff) {
+  ServerOptions options = TestOptions();
+  options.model.path = folder_.string();
+  options.model.num_threads = 1;
+  options.model.kv_memory_bytes = 1 << 20;
+  const absl::StatusOr<ModelHost> host = LoadModelHost(options), another = LoadModelHost(options);
+  ASSERT_TRUE(host.ok() && another.ok()) << host.status() << another.status();
+  EXPECT_TRUE(host->engine.prefix_cache);
+  EXPECT_NE(host->engine.prefix_cache_root, another->engine.prefix_cache_root);
+  options.model.prefix_cache = false;
+  const absl::StatusOr<ModelHost> off = LoadModelHost(options);
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_FALSE(off->engine.prefix_cache);
+}
+
 TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {
   ServerOptions options = TestOptions();
   options.model.path = folder_.string();

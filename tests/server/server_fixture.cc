@@ -51,6 +51,7 @@ void ServerTest::Start(const ServerOptions& options, const std::function<void(Mo
   ASSERT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
   ModelHost host = FakeHost(model_);
+  host.engine.prefix_cache = options.model.prefix_cache;
   if (change) change(&host);
   const absl::Status served = server_->Serve(std::move(host));
   ASSERT_TRUE(served.ok()) << served;
