@@ -7,29 +7,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/base/draw_params.h"
+#include "engine/base/sample_row.h"
 #include "engine/base/token_logprobs.h"
 
 namespace sluice {
 
-struct LogitBias {
-  int32_t token = 0;
-  float bias = 0;  // added to the raw logit
-};
-
-// Order of application: raw log-probabilities are taken -> min_tokens mask -> logit_bias -> repetition -> frequency ->
-// presence -> argmax at temperature 0, else temperature -> min_p -> top_k -> top_p -> Gumbel-max
-// (engine/ops/sampling.h). Every field is explicit: the caller has resolved "not set" to the model's or the documented
-// default.
-struct SamplingParams {
-  float temperature = 1;         // >= 0; 0: greedy, and min_p, top_k, top_p are not looked at
-  float min_p = 0;               // [0, 1]; 0: off
-  int32_t top_k = 0;             // 0: off; ties at the k-th value stay
-  float top_p = 1;               // (0, 1]; 1: off
-  float repetition_penalty = 1;  // > 0; over prompt and output
-  float frequency_penalty = 0;   // over output only, times the count
-  float presence_penalty = 0;    // over output only
+// What a request says of sampling and of its end. Order of application: raw log-probabilities are taken -> min_tokens
+// mask -> logit_bias -> repetition -> frequency -> presence -> argmax at
+// temperature 0, else temperature -> min_p -> top_k -> top_p -> Gumbel-max (engine/ops/sampling.h). Every field is explicit:
+// the caller has resolved "not set" to the model's or the documented default.
+struct SamplingParams : DrawParams {
   std::vector<LogitBias> logit_bias;
-  uint64_t seed = 0;  // the token at an absolute position depends on (seed, position) and the logits, on nothing else
 
   int32_t max_tokens = 1;   // >= 1
   int32_t min_tokens = 0;   // until reached, end and stop tokens cannot be sampled

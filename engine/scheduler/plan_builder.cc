@@ -77,15 +77,13 @@ void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
   SLUICE_CHECK(ContextLen(s) == s.num_tokens() + s.num_drafts);
   for (int32_t draft = 0; draft <= s.num_drafts; ++draft) {
     const int32_t position = s.num_tokens() + draft;
-    SampleEntry entry{.logits_index = add_row(position - 1),
-                      .sequence_index = sequence_index,
-                      .position = position,
-                      .params = &sampling,
-                      .prompt_tokens = s.prompt(),
-                      .output_tokens = s.output_and_drafts(draft),
-                      .masked_tokens = {}};
+    SampleEntry& entry = plan->samples.emplace_back(sampling);
+    entry.logits_row = add_row(position - 1);
+    entry.sequence_index = sequence_index;
+    entry.position = position;
+    entry.prompt_tokens = s.prompt();
+    entry.output_tokens = s.output_and_drafts(draft);
     if (s.num_output_tokens() + draft < sampling.min_tokens) entry.masked_tokens = s.masked_below_min_tokens;
-    plan->samples.push_back(entry);
   }
 }
 

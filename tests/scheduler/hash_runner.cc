@@ -105,13 +105,13 @@ StepResult HashRunner::Compute(const StepPlan& plan) {
     std::vector<int32_t> rows = tokens_[plan.seq_slots[e.sequence_index]];
     EXPECT_LE(size_t(e.position), rows.size());
     rows.resize(size_t(e.position));
-    if (plan.token_sources[plan.logits_rows[e.logits_index]] >= 0) {
+    if (plan.token_sources[plan.logits_rows[e.logits_row]] >= 0) {
       // The one that nobody knew when the step was planned; no penalty may want it.
       EXPECT_EQ(e.params->presence_penalty, 0);
       rows.pop_back();
     }
     EXPECT_EQ(rows, tokens) << "its rows were not the sequence's tokens";
-    EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_index]], e.position - 1);
+    EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_row]], e.position - 1);
     SampledToken sampled;
     sampled.finite = !Nonfinite(*e.params, size_t(e.position) - e.prompt_tokens.size());
     sampled.token = sampled.finite
