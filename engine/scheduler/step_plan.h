@@ -61,6 +61,7 @@ struct StepPlan {
   std::vector<KvGroupPlan> kv_groups;
   std::vector<int32_t> logits_rows;  // [num_logits] rows whose logits are needed, ascending
   std::vector<SampleEntry> samples;
+  std::vector<uint32_t> masks;  // what allowed_tokens of samples with a TokenConstraint point into
   std::vector<PromptLogprobEntry> prompt_logprobs;
 
   int32_t num_tokens() const { return int32_t(token_ids.size()); }

@@ -70,7 +70,9 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
   timings_.first_token_ns = Earlier(timings_.first_token_ns, output.timings.first_token_ns);
   num_cached_tokens_ = std::max(num_cached_tokens_, output.num_cached_tokens);
   reply_->BeginStep();
-  if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty())) Start(output);
+  // An output may be complete without a token.
+  const bool is_complete = output.finish_reason == FinishReason::kStop;
+  if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty() && !is_complete)) Start(output);
 
   v1::Delta delta;
   int stop_index = -1;

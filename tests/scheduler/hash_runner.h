@@ -1,7 +1,7 @@
 // A model without weights for tests of the scheduler and the engine. Its KV cache holds token ids, their positions and
 // the KV group they were written for; what it draws is a hash of everything a real model and sampler may look at: the
 // keys that each group's layers see as read back through the block table, the seed, the position, the penalised
-// outputs. A wrong block, one given back too early, a lost or repeated row, a stale span: each changes the tokens.
+// outputs, the masks. A wrong block, one given back too early, a lost or repeated row, a stale span: each changes the tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/engine_options.h"
 #include "engine/request.h"
@@ -66,6 +67,7 @@ struct Expected {
   std::vector<float> prompt_logprobs;
   FinishReason finish_reason = FinishReason::kNone;
   int32_t stop_token = -1;
+  absl::string_view error_reason;  // for kError
 };
 Expected ExpectedOutput(const Request& request, const EngineOptions& options);
 
