@@ -21,6 +21,10 @@ inline constexpr absl::string_view kReasonQueueWaitTooLong = "QUEUE_WAIT_TOO_LON
 inline constexpr absl::string_view kReasonDraining = "DRAINING";                              // UNAVAILABLE
 inline constexpr absl::string_view kReasonStopped = "STOPPED";                                // UNAVAILABLE
 inline constexpr absl::string_view kReasonNonfiniteLogits = "NONFINITE_LOGITS";               // INTERNAL
+// A TokenConstraint lets nothing come next and is not complete: FAILED_PRECONDITION; it refused a token that it had allowed:
+// INTERNAL.
+inline constexpr absl::string_view kReasonNoTokenAllowed = "NO_TOKEN_ALLOWED";
+inline constexpr absl::string_view kReasonConstraintFailed = "CONSTRAINT_FAILED";
 inline constexpr absl::string_view kReasonDeviceFault = "DEVICE_FAULT";                       // INTERNAL
 
 inline constexpr absl::string_view kReasonPayloadUrl = "sluice/error-reason";

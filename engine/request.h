@@ -8,29 +8,21 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/base/draw_params.h"
+#include "engine/base/sample_row.h"
 #include "engine/base/token_logprobs.h"
 
 namespace sluice {
 
-struct LogitBias {
-  int32_t token = 0;
-  float bias = 0;  // added to the raw logit
-};
+class TokenConstraint;
 
-// Order of application: raw log-probabilities are taken -> min_tokens mask -> logit_bias -> repetition -> frequency ->
-// presence -> argmax at temperature 0, else temperature -> min_p -> top_k -> top_p -> Gumbel-max
-// (engine/ops/sampling.h). Every field is explicit: the caller has resolved "not set" to the model's or the documented
-// default.
-struct SamplingParams {
-  float temperature = 1;         // >= 0; 0: greedy, and min_p, top_k, top_p are not looked at
-  float min_p = 0;               // [0, 1]; 0: off
-  int32_t top_k = 0;             // 0: off; ties at the k-th value stay
-  float top_p = 1;               // (0, 1]; 1: off
-  float repetition_penalty = 1;  // > 0; over prompt and output
-  float frequency_penalty = 0;   // over output only, times the count
-  float presence_penalty = 0;    // over output only
+// What a request says of sampling and of its end. Order of application: raw log-probabilities are taken -> masks
+// (allowed_token_ids, the constraint, min_tokens) -> logit_bias -> repetition -> frequency -> presence -> argmax at
+// temperature 0, else temperature -> min_p -> top_k -> top_p -> Gumbel-max (engine/ops/sampling.h). Every field is explicit:
+// the caller has resolved "not set" to the model's or the documented default.
+struct SamplingParams : DrawParams {
   std::vector<LogitBias> logit_bias;
-  uint64_t seed = 0;  // the token at an absolute position depends on (seed, position) and the logits, on nothing else
+  std::vector<int32_t> allowed_token_ids;  // nothing else is drawn, no end token either; empty: no restriction
 
   int32_t max_tokens = 1;   // >= 1
   int32_t min_tokens = 0;   // until reached, end and stop tokens cannot be sampled
@@ -45,6 +37,9 @@ struct SamplingParams {
 struct Request {
   std::vector<int32_t> prompt_tokens;  // at least one
   SamplingParams sampling;
+  // What the output must be like, in its first state, which several requests may share: each sequence follows a clone. Null:
+  // anything.
+  std::shared_ptr<const TokenConstraint> constraint;
   int32_t adapter = 0;                 // of the weights: 0, none; there are no others yet
   std::string cache_salt;              // a prefix computed for one is never taken for another with another salt
   std::optional<int64_t> deadline_ns;  // on the engine's Clock
@@ -55,7 +50,7 @@ using SequenceId = uint64_t;  // unique for the life of an engine, never 0
 
 enum class FinishReason : uint8_t {
   kNone,          // still running
-  kStop,          // the model's end token
+  kStop,          // the model's end token, or the output is complete and its TokenConstraint lets nothing follow
   kStopSequence,  // a stop token id, or (set by the caller through Cancel) a stop string
   kLength,        // max_tokens are used up, nothing else
   kCancelled,
@@ -80,7 +75,7 @@ struct SequenceOutput {
   std::vector<TokenLogprobs> logprobs;         // parallel to tokens, if asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens 1.. in order, as they become known
   FinishReason finish_reason = FinishReason::kNone;
-  int32_t stop_token = -1;  // the end or stop token that finished it
+  int32_t stop_token = -1;  // the end or stop token that finished it, if one did
   absl::Status error;       // why, if kError; OK if that was because of another sequence
   int32_t num_prompt_tokens = 0;
   int32_t num_cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache

@@ -80,6 +80,13 @@ void GenerateFlags::AddTo(CLI::App& command) {
       ->check(token_id)
       ->transform(Decimal)
       ->group(sampling);
+  command.add_option("--allowed-token-ids", allowed_token_ids, "Generate only these token ids, separated by commas")
+      ->type_name("IDS")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(token_id)
+      ->transform(Decimal)
+      ->group(sampling);
   command.add_flag("--include-stop-text", include_stop_text, "Keep the stop text in the output")->group(sampling);
   command.add_flag("--ignore-eos", ignore_eos, "Continue past the model's end-of-sequence tokens")->group(sampling);
 
@@ -120,6 +127,7 @@ void GenerateFlags::Fill(v1::GenerateOptions* options) const {
   if (n) options->set_n(*n);
   for (const auto& text : stop) options->add_stop(text);
   for (uint32_t id : stop_token_ids) options->add_stop_token_ids(id);
+  for (uint32_t id : allowed_token_ids) options->add_allowed_token_ids(id);
   options->set_include_stop_text(include_stop_text);
   options->set_ignore_eos(ignore_eos);
   if (logprobs) options->set_logprobs(*logprobs);

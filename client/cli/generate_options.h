@@ -24,7 +24,7 @@ struct GenerateFlags {
   std::optional<int32_t> top_k, logprobs, prompt_logprobs;
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
-  std::vector<uint32_t> stop_token_ids;
+  std::vector<uint32_t> stop_token_ids, allowed_token_ids;
   bool ignore_eos = false, include_stop_text = false;
   std::string request_id;
   bool json = false, jsonl = false, stats = false, no_stream = false;

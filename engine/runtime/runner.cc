@@ -14,33 +14,6 @@ template <typename T>
 std::span<const T> View(const std::vector<T>& values) {
   return {values.data(), values.size()};
 }
-template <typename T>
-std::span<const T> View(absl::Span<const T> values) {
-  return {values.data(), values.size()};
-}
-
-SampleRow MakeSampleRow(const SampleEntry& entry, int32_t first_row, std::vector<TokenBias>* bias) {
-  const SamplingParams& params = *entry.params;
-  bias->clear();
-  for (const LogitBias& b : params.logit_bias) bias->push_back({b.token, b.bias});
-  SampleRow row;
-  row.logits_row = entry.logits_index - first_row;
-  row.temperature = params.temperature;
-  row.min_p = params.min_p;
-  row.top_p = params.top_p;
-  row.top_k = params.top_k;
-  row.repetition_penalty = params.repetition_penalty;
-  row.frequency_penalty = params.frequency_penalty;
-  row.presence_penalty = params.presence_penalty;
-  row.prompt_tokens = View(entry.prompt_tokens);
-  row.output_tokens = View(entry.output_tokens);
-  row.masked_tokens = View(entry.masked_tokens);
-  row.logit_bias = View(*bias);
-  row.seed = params.seed;
-  row.position = entry.position;
-  row.num_logprobs = params.logprobs;
-  return row;
-}
 
 }  // namespace
 
@@ -112,9 +85,7 @@ absl::Status Runner::WarmUp() {
     plan.kv_groups.push_back({{group * options_.block_size}, {group}, 1});
   }
   plan.logits_rows = {0};
-  SampleEntry& entry = plan.samples.emplace_back();
-  entry.position = 1;
-  entry.params = &params;
+  plan.samples.emplace_back(params).position = 1;
   return Run(plan).status();
 }
 
@@ -205,11 +176,11 @@ absl::StatusOr<StepResult> Runner::Take() {
 void Runner::MakeSampleRows(const StepPlan& plan, int32_t first, int32_t count) {
   sample_rows_.clear();
   sample_entries_.clear();
-  if (biases_.size() < plan.samples.size()) biases_.resize(plan.samples.size());
   for (size_t i = 0; i < plan.samples.size(); ++i) {
-    const int32_t logits_index = plan.samples[i].logits_index;
-    if (logits_index < first || logits_index >= first + count) continue;
-    sample_rows_.push_back(MakeSampleRow(plan.samples[i], first, &biases_[i]));
+    const int32_t logits_row = plan.samples[i].logits_row;
+    if (logits_row < first || logits_row >= first + count) continue;
+    sample_rows_.push_back(plan.samples[i]);
+    sample_rows_.back().logits_row -= first;
     sample_entries_.push_back(i);
   }
 }

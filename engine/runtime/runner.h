@@ -93,7 +93,6 @@ class Runner : public StepRunner {
   std::vector<SampleRow> sample_rows_;
   std::vector<SampleResult> sample_results_;
   std::vector<size_t> sample_entries_;  // index into plan.samples of each row
-  std::vector<std::vector<TokenBias>> biases_;
   std::vector<LogprobRow> logprob_rows_;
   std::vector<TokenLogprobs> logprob_results_;
   std::vector<size_t> logprob_entries_;

@@ -1,6 +1,7 @@
 #include "engine/scheduler/plan_builder.h"
 
 #include <algorithm>
+#include <span>
 
 #include "engine/base/check.h"
 #include "engine/scheduler/kv_blocks.h"
@@ -57,7 +58,38 @@ void FillKvGroup(absl::Span<Sequence* const> sequences, size_t group, int32_t bl
   }
 }
 
-void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
+// Whether the step draws behind the last token of `s`.
+bool Draws(const Sequence& s) { return ContextLen(s) >= s.num_tokens(); }
+
+// Room for the masks of all rows that are drawn under a TokenConstraint: it stays where it is while rows point into it.
+void ReserveMasks(absl::Span<Sequence* const> sequences, StepPlan* plan) {
+  size_t num_words = 0;
+  for (const Sequence* s : sequences) {
+    if (s->output_mask.follows_output() && Draws(*s)) num_words += size_t(s->num_drafts + 1) * s->output_mask.num_words();
+  }
+  plan->masks.clear();
+  plan->masks.reserve(num_words);
+}
+
+// What may be drawn behind the last token and behind each draft.
+void AddMasks(Sequence* s, absl::Span<SampleEntry> rows, StepPlan* plan) {
+  OutputMask& mask = s->output_mask;
+  if (!mask.follows_output()) {
+    for (SampleEntry& row : rows) row.allowed_tokens = mask.fixed();
+    return;
+  }
+  SLUICE_CHECK(s->num_drawing == 0);
+  const size_t first = plan->masks.size(), num_words = size_t(mask.num_words());
+  SLUICE_CHECK(first + rows.size() * num_words <= plan->masks.capacity());
+  plan->masks.resize(first + rows.size() * num_words);
+  mask.Fill(absl::MakeConstSpan(s->tokens).last(size_t(s->num_drafts)), absl::MakeSpan(plan->masks).subspan(first));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].allowed_tokens = std::span(plan->masks).subspan(first + i * num_words, num_words);
+  }
+}
+
+void AddLogits(Sequence* sequence, int32_t sequence_index, StepPlan* plan) {
+  const Sequence& s = *sequence;
   const int32_t first_row = plan->row_starts.back();
   const auto add_row = [&](int32_t position) {
     plan->logits_rows.push_back(first_row + position - s.num_computed_tokens);
@@ -73,20 +105,20 @@ void AddLogits(const Sequence& s, int32_t sequence_index, StepPlan* plan) {
                                                          .num_top = *sampling.prompt_logprobs});
     }
   }
-  if (ContextLen(s) < s.num_tokens()) return;
+  if (!Draws(s)) return;
   SLUICE_CHECK(ContextLen(s) == s.num_tokens() + s.num_drafts);
+  const size_t first_sample = plan->samples.size();
   for (int32_t draft = 0; draft <= s.num_drafts; ++draft) {
     const int32_t position = s.num_tokens() + draft;
-    SampleEntry entry{.logits_index = add_row(position - 1),
-                      .sequence_index = sequence_index,
-                      .position = position,
-                      .params = &sampling,
-                      .prompt_tokens = s.prompt(),
-                      .output_tokens = s.output_and_drafts(draft),
-                      .masked_tokens = {}};
+    SampleEntry& entry = plan->samples.emplace_back(sampling);
+    entry.logits_row = add_row(position - 1);
+    entry.sequence_index = sequence_index;
+    entry.position = position;
+    entry.prompt_tokens = s.prompt();
+    entry.output_tokens = s.output_and_drafts(draft);
     if (s.num_output_tokens() + draft < sampling.min_tokens) entry.masked_tokens = s.masked_below_min_tokens;
-    plan->samples.push_back(entry);
   }
+  AddMasks(sequence, absl::MakeSpan(plan->samples).subspan(first_sample), plan);
 }
 
 }  // namespace
@@ -97,12 +129,13 @@ void BuildStepPlan(absl::Span<Sequence* const> sequences, int32_t block_size, St
   for (size_t group = 0; group < plan->kv_groups.size(); ++group) {
     FillKvGroup(sequences, group, block_size, &plan->kv_groups[group]);
   }
+  ReserveMasks(sequences, plan);
   plan->row_starts.push_back(0);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = *sequences[i];
     SLUICE_CHECK(s.num_scheduled_tokens > 0);
     AddRows(s, plan);
-    AddLogits(s, int32_t(i), plan);
+    AddLogits(sequences[i], int32_t(i), plan);
     plan->row_starts.push_back(plan->num_tokens());
     plan->context_lens.push_back(ContextLen(s));
     plan->rope_classes.push_back(s.numerics.rope_class);

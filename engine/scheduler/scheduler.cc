@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/error_reason.h"
 #include "engine/scheduler/kv_blocks.h"
@@ -190,7 +191,8 @@ void Scheduler::Advance(Sequence* s) {
 
 bool Scheduler::AwaitsStep(const Sequence& s) const {
   if (s.num_drawing == 0) return false;
-  return s.num_drafts > 0 || NeedsOutputTokens(s.request.sampling) || (drafter_ != nullptr && drafter_->Wants(s));
+  return s.num_drafts > 0 || NeedsOutputTokens(s.request.sampling) || s.output_mask.follows_output() ||
+         (drafter_ != nullptr && drafter_->Wants(s));
 }
 
 bool Scheduler::CanDecodeAhead() const {
@@ -242,6 +244,8 @@ int32_t Scheduler::AddDrafts(Sequence* s, int32_t max_tokens) {
   drafts_.clear();
   drafter_->Draft(*s, max_tokens, &drafts_);
   SLUICE_CHECK(int32_t(drafts_.size()) <= max_tokens);
+  // What cannot come is wrong for sure, and so is all behind it.
+  if (s->output_mask.follows_output()) drafts_.resize(size_t(s->output_mask.CountPossible(drafts_)));
   int64_t num_blocks = 0;
   const auto num_entries = BlocksFor(s->num_tokens() + int64_t(drafts_.size()), options_.block_size);
   for (const BlockTable& table : s->block_tables) num_blocks += std::max(0, num_entries - table.size());
@@ -434,22 +438,47 @@ void Scheduler::CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int
 }
 
 void Scheduler::CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output) {
-  if (!sample.finite) {
-    output->error =
-        WithReason(absl::InternalError("the model's logits hold a NaN or no finite value"), kReasonNonfiniteLogits);
-    MakeLast(FinishReason::kError, now_ns, s, output);
-    return;
-  }
+  if (!sample.finite) return EndWithoutToken(s, now_ns, output);
   SLUICE_CHECK(sample.token >= 0 && sample.token < options_.vocab_size);
   s->tokens.push_back(sample.token);
   ++num_generation_tokens_;
   if (s->output().size() == 1) output->timings.first_token_ns = s->timings.first_token_ns = now_ns;
   output->tokens.push_back(sample.token);
   if (s->request.sampling.logprobs.has_value()) output->logprobs.push_back(std::move(sample.logprobs));
-  const FinishReason reason = s->CheckStop(options_.eos_token_ids);
-  if (reason == FinishReason::kNone) return;
-  if (reason != FinishReason::kLength) output->stop_token = sample.token;
-  MakeLast(reason, now_ns, s, output);
+  FinishReason reason = s->CheckStop(options_.eos_token_ids);
+  const bool is_end = reason == FinishReason::kStop || reason == FinishReason::kStopSequence;
+  if (is_end) output->stop_token = sample.token;
+  if (!is_end && s->output_mask.follows_output()) {
+    if (!s->output_mask.Advance(sample.token)) {
+      output->error = WithReason(
+          absl::InternalError(absl::StrCat("the constraint on the output allowed token ", sample.token, " and then refused it")),
+          kReasonConstraintFailed);
+      reason = FinishReason::kError;
+    } else if (s->output_mask.is_finished()) {
+      reason = FinishReason::kStop;
+    }
+  }
+  if (reason != FinishReason::kNone) MakeLast(reason, now_ns, s, output);
+}
+
+void Scheduler::EndWithoutToken(Sequence* s, int64_t now_ns, SequenceOutput* output) {
+  OutputMask& mask = s->output_mask;
+  const bool below_min = int32_t(s->output().size()) < s->request.sampling.min_tokens;
+  const auto masked = below_min ? absl::MakeConstSpan(s->masked_below_min_tokens) : absl::Span<const int32_t>();
+  if (!mask.follows_output() || !mask.AllowsNothing(masked)) {
+    output->error = WithReason(
+        absl::InternalError("the model's logits hold a NaN, or no finite value of a token that may be drawn"),
+        kReasonNonfiniteLogits);
+  } else if (mask.may_stop()) {
+    // min_tokens or ignore_eos keep back the end token, and there is nothing else.
+    return MakeLast(FinishReason::kStop, now_ns, s, output);
+  } else {
+    output->error = WithReason(
+        absl::FailedPreconditionError(absl::StrCat("the constraint on the output allows no token of the vocabulary behind ",
+                                                   s->output().size(), " of them, and the output is not complete")),
+        kReasonNoTokenAllowed);
+  }
+  MakeLast(FinishReason::kError, now_ns, s, output);
 }
 
 void Scheduler::AbandonSteps() {

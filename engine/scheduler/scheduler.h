@@ -26,7 +26,8 @@
 // drawn as drawn, by StepPlan::token_sources, and assumes that none of them ends its sequence: a row too many of one
 // that ends is computed in vain and dropped. Blocks of an ended sequence are free at once, since steps take effect in
 // order. What cannot be assumed waits for the commit: preemption, and the rows of a sequence with penalties, which count
-// known tokens, or with drafts. The others go on without it, unless those who wait are as many as they.
+// known tokens, with a TokenConstraint, whose masks follow from them, or with drafts. The others go on without it, unless those
+// who wait are as many as they.
 #pragma once
 
 #include <algorithm>
@@ -122,8 +123,8 @@ class Scheduler {
 
   // Whether `s` lacks one token to compute, and more may follow.
   static bool Decodes(const Sequence& s) { return s.num_remaining_tokens() <= 1 && !s.draws_its_last(); }
-  // Whether `s` is to have what the step in flight draws for it before it has another row: penalties count it, nobody knows
-  // how many tokens it will be, or drafts shall follow it.
+  // Whether `s` is to have what the step in flight draws for it before it has another row: penalties count it, masks follow
+  // from it, nobody knows how many tokens it will be, or drafts shall follow it.
   bool AwaitsStep(const Sequence& s) const;
   // Whether a step can be planned while another is in flight: there are blocks for every row, and not so many sequences
   // await the one in flight that a step for the others alone would cost more than it gains.
@@ -161,6 +162,8 @@ class Scheduler {
   // right. REQUIRES: 1 + num_drafts samples, or none
   void CommitSamples(Sequence* s, absl::Span<SampledToken> samples, int64_t now_ns, SequenceOutput* output);
   void CommitSample(Sequence* s, SampledToken sample, int64_t now_ns, SequenceOutput* output);
+  // Ends `s`, for which nothing could be drawn: the logits or its TokenConstraint do not let anything be.
+  void EndWithoutToken(Sequence* s, int64_t now_ns, SequenceOutput* output);
   void CheckTables(const Sequence& s) const;
   void CheckHolders() const;
   // Appends the last output of `s` and releases what it holds; the caller removes it from its list.

@@ -12,7 +12,8 @@ Sequence::Sequence(SequenceId id, Request r, const EngineOptions& options, Block
       request(std::move(r)),
       tokens(std::move(request.prompt_tokens)),
       num_prompt_tokens(int32_t(tokens.size())),
-      numerics(options.numerics, num_prompt_tokens, request.sampling.max_tokens, request.adapter) {
+      numerics(options.numerics, num_prompt_tokens, request.sampling.max_tokens, request.adapter),
+      output_mask(request, options) {
   block_tables.reserve(options.kv_groups.size());
   for (const AttentionMask& mask : options.kv_groups) block_tables.emplace_back(pool, mask.kind != MaskKind::kFull);
   request.prompt_tokens.clear();

@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "engine/scheduler/block_pool.h"
 #include "engine/scheduler/kv_key.h"
+#include "engine/scheduler/output_mask.h"
 
 namespace sluice {
 
@@ -40,7 +41,9 @@ struct Sequence {
   bool draws_its_last() const { return num_output_tokens() >= request.sampling.max_tokens; }
 
   // False: nothing the engine knows of ends it before max_tokens.
-  bool can_stop_early() const { return !request.sampling.ignore_eos || !request.sampling.stop_token_ids.empty(); }
+  bool can_stop_early() const {
+    return !request.sampling.ignore_eos || !request.sampling.stop_token_ids.empty() || output_mask.follows_output();
+  }
 
   // What the newest known output token means for the sequence: kNone, kStop, kStopSequence or kLength. Below min_tokens
   // nothing stops it. The context cannot be used up before max_tokens is: ValidateRequest sees to it.
@@ -53,6 +56,8 @@ struct Sequence {
   std::vector<int32_t> tokens;  // those known: prompt, then output; then drafts
   const int32_t num_prompt_tokens;
   const RequestNumerics numerics;
+  // Stands behind the last known token: it is advanced by what is committed, never by a draft, and stays through preemptions.
+  OutputMask output_mask;
   std::vector<int32_t> masked_below_min_tokens;  // end and stop tokens, ascending; empty if min_tokens is 0
 
   int32_t num_drafts = 0;                // at the end of `tokens`; rows of a step in flight or being planned

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "engine/base/numerics.h"
+#include "engine/base/sample_row.h"
 #include "engine/base/token_logprobs.h"
 #include "engine/request.h"
 
@@ -20,16 +21,19 @@ struct KvGroupPlan {
   int32_t block_table_stride = 0;
 };
 
-// A row of logits from which a token is drawn. A sequence with drafted tokens has several in a step: behind its last known
-// token and behind each draft, in order, each as if the drafts before it were right. Pointers and spans live until StepRunner::Launch has returned.
-struct SampleEntry {
-  int32_t logits_index = 0;    // into StepPlan::logits_rows
-  int32_t sequence_index = 0;  // into the plan's sequences
-  int64_t position = 0;        // absolute position of the token to be drawn
-  const SamplingParams* params = nullptr;
-  absl::Span<const int32_t> prompt_tokens;
-  absl::Span<const int32_t> output_tokens;  // all, unless `params` has no penalty to look at them
-  absl::Span<const int32_t> masked_tokens;  // min_tokens: cannot be drawn in this step
+// A row of logits from which a token is drawn, and whose it is; logits_row is an index into StepPlan::logits_rows. A sequence
+// with drafted tokens has several in a step: behind its last known token and behind each draft, in order, each as if the drafts
+// before it were right. Pointers and spans live until StepRunner::Launch has returned.
+struct SampleEntry : SampleRow {
+  // The row of a request that says `sampling`; its place, its tokens and its masks are still to be filled in.
+  explicit SampleEntry(const SamplingParams& sampling) : params(&sampling) {
+    static_cast<DrawParams&>(*this) = sampling;
+    logit_bias = sampling.logit_bias;
+    num_logprobs = sampling.logprobs;
+  }
+
+  int32_t sequence_index = 0;    // into the plan's sequences
+  const SamplingParams* params;  // what else the request says, for whoever stands in for a device
 };
 
 // A prompt row whose next token is known: only its log-probability is wanted.
@@ -57,6 +61,7 @@ struct StepPlan {
   std::vector<KvGroupPlan> kv_groups;
   std::vector<int32_t> logits_rows;  // [num_logits] rows whose logits are needed, ascending
   std::vector<SampleEntry> samples;
+  std::vector<uint32_t> masks;  // what allowed_tokens of samples with a TokenConstraint point into
   std::vector<PromptLogprobEntry> prompt_logprobs;
 
   int32_t num_tokens() const { return int32_t(token_ids.size()); }
@@ -65,8 +70,9 @@ struct StepPlan {
 
 struct SampledToken {
   int32_t token = 0;
-  bool finite = true;      // false: the logits held a NaN or no finite value; token is any, inside the vocabulary
-  TokenLogprobs logprobs;  // filled if params->logprobs is set
+  // False: the logits held a NaN, or no finite value of a token that may be drawn; token is any, inside the vocabulary.
+  bool finite = true;
+  TokenLogprobs logprobs;  // filled if num_logprobs is set
 };
 
 struct StepResult {

@@ -51,6 +51,23 @@ absl::Status CheckNumLogprobs(absl::string_view field, std::optional<int32_t> va
   return CheckCount(field, *value, *value >= 0 && *value <= vocab_size, absl::StrCat("0 to ", vocab_size));
 }
 
+// Below min_tokens no end or stop token is drawn; something must be left.
+absl::Status CheckMinTokensCanBeDrawn(const SamplingParams& s, const EngineOptions& options) {
+  absl::flat_hash_set<int32_t> masked(s.stop_token_ids.begin(), s.stop_token_ids.end());
+  masked.insert(options.eos_token_ids.begin(), options.eos_token_ids.end());
+  if (int32_t(masked.size()) >= options.vocab_size) {
+    return FieldError(absl::StrCat("stop_token_ids: found ", s.stop_token_ids.size(),
+                                   " ids which with min_tokens leave no token to draw, expected fewer"));
+  }
+  const auto is_masked = [&](int32_t token) { return masked.contains(token); };
+  if (!s.allowed_token_ids.empty() && absl::c_all_of(s.allowed_token_ids, is_masked)) {
+    return FieldError(absl::StrCat("allowed_token_ids: found ", s.allowed_token_ids.size(),
+                                   s.allowed_token_ids.size() == 1 ? " id" : " ids",
+                                   ", end and stop tokens all of them, which min_tokens keeps back; expected another one"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateEngineOptions(const EngineOptions& o) {
@@ -100,14 +117,8 @@ absl::Status ValidateSampling(const SamplingParams& s, const EngineOptions& opti
   SLUICE_RETURN_IF_ERROR(CheckCount("min_tokens", s.min_tokens, s.min_tokens <= s.max_tokens,
                                     absl::StrCat("at most max_tokens (", s.max_tokens, ")")));
   SLUICE_RETURN_IF_ERROR(CheckTokens("stop_token_ids", s.stop_token_ids, options.vocab_size));
-  if (s.min_tokens > 0) {
-    absl::flat_hash_set<int32_t> masked(s.stop_token_ids.begin(), s.stop_token_ids.end());
-    masked.insert(options.eos_token_ids.begin(), options.eos_token_ids.end());
-    if (int32_t(masked.size()) >= options.vocab_size) {
-      return FieldError(absl::StrCat("stop_token_ids: found ", s.stop_token_ids.size(),
-                                     " ids which with min_tokens leave no token to draw, expected fewer"));
-    }
-  }
+  SLUICE_RETURN_IF_ERROR(CheckTokens("allowed_token_ids", s.allowed_token_ids, options.vocab_size));
+  if (s.min_tokens > 0) SLUICE_RETURN_IF_ERROR(CheckMinTokensCanBeDrawn(s, options));
   for (size_t i = 0; i < s.logit_bias.size(); ++i) {
     SLUICE_RETURN_IF_ERROR(CheckToken("logit_bias", i, s.logit_bias[i].token, options.vocab_size));
     SLUICE_RETURN_IF_ERROR(CheckRange(absl::StrCat("logit_bias[", i, "]"), s.logit_bias[i].bias, ranges.logit_bias));

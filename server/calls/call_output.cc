@@ -73,7 +73,9 @@ CallOutput::Progress CallOutput::Take(int index, SequenceOutput output, int64_t 
     num_cached_tokens_ = std::min(num_cached_tokens_.value_or(INT32_MAX), output.num_cached_tokens);
   }
   reply_->BeginStep();
-  if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty())) Start(output);
+  // An output may be complete without a token.
+  const bool is_complete = output.finish_reason == FinishReason::kStop;
+  if (!started_ && !(output.tokens.empty() && output.prompt_logprobs.empty() && !is_complete)) Start(output);
 
   v1::Delta delta;
   int stop_index = -1;

@@ -64,6 +64,14 @@ absl::Status CheckStops(const v1::GenerateOptions& options, const ServedModel& m
   return ConvertTokenIds("options.stop_token_ids", options.stop_token_ids(), model.host().engine.vocab_size).status();
 }
 
+absl::Status CheckAllowedTokenIds(const v1::GenerateOptions& options, int32_t vocab_size) {
+  if (options.allowed_token_ids_size() > kMaxAllowedTokenIds) {
+    return InvalidField("options.allowed_token_ids", absl::StrCat("found ", options.allowed_token_ids_size(),
+                                                                  " ids, expected at most ", kMaxAllowedTokenIds));
+  }
+  return ConvertTokenIds("options.allowed_token_ids", options.allowed_token_ids(), vocab_size).status();
+}
+
 absl::Status CheckLogitBias(const v1::GenerateOptions& options, int32_t vocab_size) {
   if (options.logit_bias_size() > kMaxLogitBias) {
     return InvalidField("options.logit_bias", absl::StrCat("found ", options.logit_bias_size(),
@@ -110,6 +118,7 @@ SamplingParams ConvertSampling(const v1::GenerateOptions& options, SamplingParam
   sampling.seed = options.seed();
   sampling.ignore_eos = options.ignore_eos();
   sampling.stop_token_ids.assign(options.stop_token_ids().begin(), options.stop_token_ids().end());
+  sampling.allowed_token_ids.assign(options.allowed_token_ids().begin(), options.allowed_token_ids().end());
   for (const auto& [token, bias] : options.logit_bias()) {
     sampling.logit_bias.push_back({.token = int32_t(token), .bias = bias});
   }
@@ -229,6 +238,7 @@ absl::Status CheckOptions(const v1::GenerateOptions& options, const ServedModel&
                                                   "be the same"));
   }
   SLUICE_RETURN_IF_ERROR(CheckStops(options, model));
+  SLUICE_RETURN_IF_ERROR(CheckAllowedTokenIds(options, model.host().engine.vocab_size));
   SLUICE_RETURN_IF_ERROR(CheckLogitBias(options, model.host().engine.vocab_size));
   if (options.has_logprobs()) SLUICE_RETURN_IF_ERROR(CheckLogprobs("logprobs", options.logprobs(), model));
   if (options.has_prompt_logprobs()) {

@@ -20,6 +20,7 @@ inline constexpr int32_t kMaxChoices = 16;
 inline constexpr int kMaxStops = 16;
 inline constexpr int kMaxStopTokenIds = 64;
 inline constexpr int kMaxLogitBias = 1024;
+inline constexpr int kMaxAllowedTokenIds = 4096;
 
 // The fields around a generation request that are the same in all four of its forms.
 template <class Request>

@@ -158,6 +158,8 @@ TEST(GenerateFlags, EachReachesItsField) {
                                              "b",
                                              "--stop-token-ids",
                                              "7,8",
+                                             "--allowed-token-ids",
+                                             "9,10",
                                              "--include-stop-text",
                                              "--ignore-eos",
                                              "--logprobs",
@@ -180,6 +182,8 @@ TEST(GenerateFlags, EachReachesItsField) {
   expected.add_stop("b");
   expected.add_stop_token_ids(7);
   expected.add_stop_token_ids(8);
+  expected.add_allowed_token_ids(9);
+  expected.add_allowed_token_ids(10);
   expected.set_include_stop_text(true);
   expected.set_ignore_eos(true);
   expected.set_logprobs(-1);

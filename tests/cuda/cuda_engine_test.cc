@@ -1,5 +1,6 @@
 // The whole of the GPU's path, scheduler to sampler: an engine that launches asynchronously, with the GPU emulated. Whoever shares
 // its steps, is cut into chunks or preempted gets the very tokens and log-probabilities that it gets alone.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,9 +14,11 @@
 #include "engine/model/rope.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/cuda/cuda_ops.h"
+#include "engine/ops/reference/reference_ops.h"
 #include "engine/runtime/runner.h"
 #include "tests/cuda/test_device.h"
 #include "tests/model/toy_model.h"
+#include "tests/scheduler/automaton_constraint.h"
 #include "tests/scheduler/engine_harness.h"
 
 namespace sluice::testing {
@@ -62,6 +65,17 @@ Request RequestOf(int32_t prompt_len, int32_t max_tokens, uint64_t seed) {
   return request;
 }
 
+// Even and odd tokens in turns; complete behind an even one.
+std::shared_ptr<const TokenConstraint> Alternating() {
+  auto automaton = std::make_shared<Automaton>();
+  for (int32_t state : {0, 1}) {
+    automaton->next.emplace_back(size_t(kVocabSize), Automaton::kNone);
+    for (int32_t token = state; token < kVocabSize; token += 2) automaton->next.back()[size_t(token)] = 1 - state;
+    automaton->complete.push_back(state == 1);
+  }
+  return std::make_shared<AutomatonConstraint>(automaton);
+}
+
 // Something of everything that a sampler and a scheduler may be asked for.
 std::vector<Request> ManyRequests() {
   std::vector<Request> requests;
@@ -81,7 +95,25 @@ std::vector<Request> ManyRequests() {
   requests[7].sampling.min_tokens = 4;
   requests[8].sampling.top_k = 5;
   requests[8].sampling.temperature = 1;
+  for (uint64_t seed : {10, 11, 12}) requests.push_back(RequestOf(int32_t(seed), 24, seed));
+  requests[9].sampling.allowed_token_ids = {2, 3, 5, 8, 13, 21};
+  requests[9].sampling.logprobs = 2;
+  requests[10].sampling.temperature = 1.2f;
+  requests[10].sampling.allowed_token_ids = requests[9].sampling.allowed_token_ids;
+  requests[10].sampling.logit_bias = {{1, 50.f}, {2, 1.f}};
+  requests[11].constraint = Alternating();
+  requests[11].sampling.temperature = 1;
   return requests;
+}
+
+void ExpectAllowed(const std::vector<Collected>& outputs) {
+  for (size_t i : {9, 10}) {
+    EXPECT_EQ(outputs[i].tokens.size(), 24u) << "no end token is allowed";
+    EXPECT_THAT(outputs[i].tokens, ::testing::Each(::testing::AnyOf(2, 3, 5, 8, 13, 21)));
+  }
+  for (size_t i = 0; i < outputs[11].tokens.size(); ++i) {
+    EXPECT_EQ(outputs[11].tokens[i] % 2, int32_t(i % 2)) << i;
+  }
 }
 
 struct Served {
@@ -159,6 +191,7 @@ TEST_P(CudaEngine, SharedChunkedAndPreemptedIsAsAloneBitForBit) {
   const int32_t num_blocks = 3 + 3 * int32_t(MakeKvGroups(model_.spec).masks.size());
   const Served squeezed = Serve(NewGpu(cuda::Element::kBF16), KvDType::kBF16, {num_blocks, 16}, true);
   EXPECT_GT(squeezed.num_preemptions, 0);
+  ExpectAllowed(alone.outputs);
   for (const Served* served : {&shared, &squeezed}) {
     ExpectSame(*served, alone);
     for (size_t i = 0; i < alone.outputs.size(); ++i) {
@@ -174,6 +207,13 @@ TEST_P(CudaEngine, InF32ItServesTheTokensOfTheCpu) {
   cpu.activations = ActivationType::kF32;
   const Served want = Serve(NewCpuOps(cpu).value(), KvDType::kF32, {}, true);
   ExpectSame(Serve(NewGpu(cuda::Element::kF32), KvDType::kF32, {}, true), want);
+}
+
+TEST_P(CudaEngine, NothingButWhatIsAllowedIsGeneratedOnAnyDevice) {
+  CpuOpsOptions cpu;
+  cpu.num_threads = 2;
+  ExpectAllowed(Serve(NewReferenceOps(), KvDType::kF32, {}, true).outputs);
+  ExpectAllowed(Serve(NewCpuOps(cpu).value(), KvDType::kF16, {}, true).outputs);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaEngine, ::testing::Values(&DenseWithWindows, &LatentWithExperts),

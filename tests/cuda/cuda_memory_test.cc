@@ -89,6 +89,7 @@ TEST_P(NothingAllocates, OnceTheRunnerIsThere) {
   // leave.
   for (int32_t i = 0; i < kMaxSeqs; ++i) {
     sequences.push_back(driver.Add(Prompt(30 + i), Asking(i)));
+    sequences.back()->allowed_tokens = {0x7ffffffe};  // as all of them may ask at once
     for (int32_t chunk : {kMaxTokens - i, 30 + i - (kMaxTokens - i)}) {
       std::vector<StepDriver::Part> parts = {{sequences.back(), chunk}};
       for (int32_t j = 0; j < i; ++j) parts.push_back({sequences[size_t(j)], 1});
@@ -112,6 +113,36 @@ TEST_P(NothingAllocates, OnceTheRunnerIsThere) {
 
 INSTANTIATE_TEST_SUITE_P(All, NothingAllocates, ::testing::ValuesIn(ToyCases().begin(), ToyCases().end()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(MasksOfALargeVocabulary, HaveTheirRoomFromTheStart) {
+  ModelSpec spec = ToySpec();
+  spec.vocab_size = 20001;
+  const ToyModel model = MakeToyModel(spec, TensorType::kBF16, 1);
+  Counts counts;
+  std::unique_ptr<Ops> ops = NewOps(&counts);
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model.spec, ToyTensorNames(), model.tensors, "toy", ops.get());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  RunnerOptions options;
+  options.num_blocks = kMaxSeqs;
+  options.kv_dtype = KvDType::kBF16;
+  options.max_model_len = 16;
+  options.max_num_seqs = options.max_num_batched_tokens = kMaxSeqs;
+  options.max_logprobs = options.max_adjusted = 0;  // so that nothing else has room to spare
+  const std::unique_ptr<Runner> runner =
+      Runner::Create(std::move(ops), model.spec, *std::move(weights), options).value();
+  counts.allocations = 0;
+  StepDriver driver(runner.get());
+  std::vector<TestSequence*> sequences;
+  std::vector<StepDriver::Part> parts;
+  for (int32_t i = 0; i < kMaxSeqs; ++i) {
+    sequences.push_back(driver.Add({i}, SamplingParams()));
+    sequences.back()->allowed_tokens.assign(626, uint32_t{1} << i);  // of each 32 tokens one
+    parts.push_back({sequences.back(), 1});
+  }
+  driver.Step(parts);
+  EXPECT_EQ(counts.allocations, 0);
+  for (int32_t i = 0; i < kMaxSeqs; ++i) EXPECT_EQ(sequences[size_t(i)]->tokens.back() % 32, i);
+}
 
 // ---------------------------------------------------------------- the pool
 

@@ -9,6 +9,7 @@
 
 #include "engine/ops/reference/reference_sample.h"
 #include "tests/cuda/values.h"
+#include "tests/ops/bitmasks.h"
 
 namespace sluice::cuda_testing {
 namespace {
@@ -21,25 +22,26 @@ class FlatRows {
  public:
   explicit FlatRows(const std::vector<SampleRow>& rows) {
     for (const SampleRow& row : rows) {
-      cuda::SampleRowData data = {};
-      data.logits_row = row.logits_row;
-      data.temperature = row.temperature, data.min_p = row.min_p, data.top_p = row.top_p, data.top_k = row.top_k;
-      data.repetition_penalty = row.repetition_penalty;
-      data.frequency_penalty = row.frequency_penalty, data.presence_penalty = row.presence_penalty;
+      cuda::SampleRowData data;
+      static_cast<DrawParams&>(data) = row;
+      data.logits_row = row.logits_row, data.position = row.position;
+      data.allowed_begin = int32_t(bitmasks_.size());
+      bitmasks_.insert(bitmasks_.end(), row.allowed_tokens.begin(), row.allowed_tokens.end());
+      data.allowed_end = int32_t(bitmasks_.size());
       Append(row.prompt_tokens, &data.prompt_begin, &data.prompt_end);
       Append(row.output_tokens, &data.output_begin, &data.output_end);
       Append(row.masked_tokens, &data.masked_begin, &data.masked_end);
       std::vector<int32_t> tokens;
       floats_.resize(ints_.size());
-      for (const TokenBias& bias : row.logit_bias) tokens.push_back(bias.token), floats_.push_back(bias.bias);
+      for (const LogitBias& bias : row.logit_bias) tokens.push_back(bias.token), floats_.push_back(bias.bias);
       Append(tokens, &data.bias_begin, &data.bias_end);
-      data.seed = row.seed, data.position = row.position;
       rows_.push_back(data);
     }
   }
   const std::vector<cuda::SampleRowData>& rows() const { return rows_; }
   const std::vector<int32_t>& ints() const { return ints_; }
   const std::vector<float>& floats() const { return floats_; }
+  const std::vector<uint32_t>& bitmasks() const { return bitmasks_; }
 
  private:
   void Append(std::span<const int32_t> tokens, int32_t* begin, int32_t* end) {
@@ -50,6 +52,7 @@ class FlatRows {
   std::vector<cuda::SampleRowData> rows_;
   std::vector<int32_t> ints_;
   std::vector<float> floats_;
+  std::vector<uint32_t> bitmasks_;
 };
 
 using LogitsRows = std::vector<std::vector<float>>;
@@ -65,6 +68,7 @@ std::vector<SampleResult> Sample(const LogitsRows& logits, const std::vector<Sam
   const size_t vocab = logits[0].size(), n = rows.size();
   DeviceArray<float> device_logits(Flat(logits)), floats(flat.floats()), scratch(n * vocab);
   DeviceArray<cuda::SampleRowData> device_rows(flat.rows());
+  DeviceArray<uint32_t> bitmasks(flat.bitmasks());
   DeviceArray<int32_t> ints(flat.ints()), counts(std::vector<int32_t>(n * vocab, 0)), tokens(n), finite(n);
   DeviceArray<uint8_t> workspace(size_t(cuda::SampleWorkspaceBytes(int32_t(n), int32_t(vocab))));
   cuda::LaunchSample({.num_rows = int32_t(n),
@@ -73,6 +77,7 @@ std::vector<SampleResult> Sample(const LogitsRows& logits, const std::vector<Sam
                       .rows = device_rows.data(),
                       .ints = ints.data(),
                       .floats = floats.data(),
+                      .bitmasks = bitmasks.data(),
                       .scratch = scratch.data(),
                       .counts = counts.data(),
                       .workspace = workspace.data(),
@@ -102,6 +107,7 @@ struct ManyRows {
     const auto token = [&] { return int32_t(random() % uint32_t(vocab)); };
     for (int i = 0; i < 40; ++i) prompt.push_back(token());
     for (int i = 0; i < 60; ++i) output.push_back(i % 3 ? token() : prompt[size_t(i % 40)]);
+    bitmasks = Bitmasks(vocab, seed);
     for (int i = 0; i < std::min(20, vocab / 4); ++i) masked.push_back(token());
     for (int32_t t = token() % 7; t < vocab && bias.size() < 20; t += 1 + vocab / 25) {
       bias.push_back({t, float(random() % 200) / 20 - 5});
@@ -122,12 +128,14 @@ struct ManyRows {
       }
       if (random() % 4 == 0) row.masked_tokens = masked;
       if (random() % 4 == 0) row.logit_bias = bias;
+      if (random() % 3 == 0) row.allowed_tokens = bitmasks[random() % bitmasks.size()];
       row.seed = uint64_t(random()) << 32 | random(), row.position = int64_t(random() % 5000);
       rows.push_back(row);
     }
   }
   std::vector<int32_t> prompt, output, masked;
-  std::vector<TokenBias> bias;
+  std::vector<std::vector<uint32_t>> bitmasks;
+  std::vector<LogitBias> bias;
   std::vector<SampleRow> rows;
 };
 
@@ -137,6 +145,7 @@ void ExpectTheRule(const LogitsRows& logits, const std::vector<SampleRow>& rows)
     const SampleRow& row = rows[i];
     const SampleResult want = ReferenceSample(logits[size_t(row.logits_row)], row);
     EXPECT_EQ(got[i].finite, want.finite) << i;
+    if (!want.finite) continue;  // masks may leave nothing
     EXPECT_EQ(got[i].token, want.token) << "row " << i << " temperature " << row.temperature << " min_p " << row.min_p
                                         << " top_p " << row.top_p << " top_k " << row.top_k;
   }
@@ -189,6 +198,48 @@ TEST(Sample, GreedyTakesTheLowestIdOnTies) {
   EXPECT_EQ(Sample({long_tie}, {row})[0].token, 17000);
 }
 
+TEST(Sample, OnlyAllowedTokensAreDrawnWhereverTheirBitsAre) {
+  // Of each token alone, in words whole and cut, of rows whose logits can and cannot be read by fours.
+  for (const int32_t vocab : {1, 31, 32, 33, 66, 100}) {
+    std::vector<std::vector<uint32_t>> bitmasks;
+    std::vector<SampleRow> rows;
+    for (int32_t token = 0; token < vocab; ++token) {
+      SetToken(bitmasks.emplace_back(size_t(TokenBitmaskWords(vocab))), token, true);
+    }
+    for (int32_t token = 0; token < vocab; ++token) {
+      SampleRow row;
+      row.temperature = token % 2 == 0 ? 1 : 0;
+      row.top_k = token % 3, row.top_p = token % 5 == 0 ? 0.5f : 1;
+      row.allowed_tokens = bitmasks[size_t(token)];
+      rows.push_back(row);
+    }
+    const std::vector<SampleResult> results = Sample({RandomLogits(vocab, 3, 1)}, rows);
+    for (int32_t token = 0; token < vocab; ++token) {
+      EXPECT_TRUE(results[size_t(token)].finite);
+      EXPECT_EQ(results[size_t(token)].token, token) << "of " << vocab;
+    }
+  }
+}
+
+TEST(Sample, NothingBringsATokenBackThatIsNotAllowed) {
+  const std::vector<int32_t> tokens = {4, 5, 6};
+  const std::vector<LogitBias> bias = {{4, 100}, {5, 90}};
+  const std::vector<uint32_t> bitmask = {0b1000010};
+  SampleRow row;
+  row.allowed_tokens = bitmask, row.logit_bias = bias;
+  row.prompt_tokens = row.output_tokens = tokens;
+  row.repetition_penalty = 0.5f, row.frequency_penalty = -2, row.presence_penalty = -2;
+  for (const float temperature : {0.0f, 1.0f}) {
+    row.temperature = temperature;
+    EXPECT_EQ(Sample({std::vector<float>(9, 1.0f)}, {row})[0].token, 6);
+  }
+  // Tokens whose logits are -inf are not drawn for being allowed.
+  row = {};
+  row.allowed_tokens = bitmask;
+  EXPECT_EQ(Sample({{1, -kInf, 1, 1, 1, 1, -9, 1, 1}}, {row})[0].token, 6);
+  EXPECT_FALSE(Sample({{1, -kInf, 1, 1, 1, 1, -kInf, 1, 1}}, {row})[0].finite);
+}
+
 TEST(Sample, ARowDependsOnItselfOnly) {
   const LogitsRows logits = {RandomLogits(300, 2, 1), RandomLogits(300, 3, 2), RandomLogits(300, 1, 3)};
   const ManyRows many(300, 3, 20, 17);
@@ -217,13 +268,19 @@ TEST(Sample, TellsNanInfinityAndNothingFinite) {
       ExpectTheRule(logits, rows);
       row.logits_row = 0;
       ExpectTheRule({std::vector<float>(100, -kInf)}, {row});
+      const std::vector<uint32_t> nothing = {~7u}, all_but_one = {5};
+      row.allowed_tokens = nothing;  // but tokens that there are not
+      EXPECT_FALSE(Sample({{1, 1, 1}}, {row})[0].finite);
+      row.allowed_tokens = all_but_one;  // hides a NaN, as below
+      EXPECT_FALSE(Sample({{1, kNan, 1}}, {row})[0].finite);
+      row.allowed_tokens = {};
       const std::vector<int32_t> all = {0, 1, 2, 2}, one = {1};
       row.masked_tokens = all;
       ExpectTheRule({{1, 1, 1}}, {row});
       row.masked_tokens = one;  // hides a NaN, but the row stays one that has it
       ExpectTheRule({{1, kNan, 1}}, {row});
       row.masked_tokens = {};
-      const std::vector<TokenBias> infinite = {{1, kInf}};
+      const std::vector<LogitBias> infinite = {{1, kInf}};
       row.logit_bias = infinite;
       ExpectTheRule({{1, 1, 1}}, {row});
     }

@@ -39,6 +39,7 @@ void FillOptions(v1::GenerateOptions* options) {
   options->set_n(2);
   options->add_stop("stop");
   options->add_stop_token_ids(7);
+  options->add_allowed_token_ids(70);
   (*options->mutable_logit_bias())[70] = -1;
   options->set_logprobs(2);
 }

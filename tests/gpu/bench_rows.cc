@@ -44,7 +44,7 @@ absl::Status Sample(const Bench& bench, const SampleCase& c, int32_t rows, int32
     cuda::SampleRowData& d = data[static_cast<size_t>(row)];
     d = {};
     d.logits_row = row;
-    d.temperature = c.temperature, d.top_p = c.top_p, d.top_k = c.top_k, d.repetition_penalty = 1;
+    d.temperature = c.temperature, d.top_p = c.top_p, d.top_k = c.top_k;
     d.seed = 1, d.position = row;
   }
   cuda::SampleArgs args;

@@ -154,10 +154,9 @@ class Sweep {
       plan.rope_classes.push_back(0);
       plan.seq_slots.push_back(s);
       plan.logits_rows.push_back(plan.num_tokens() - 1);
-      SampleEntry& sample = plan.samples.emplace_back();
-      sample.logits_index = sample.sequence_index = s;
+      SampleEntry& sample = plan.samples.emplace_back(greedy_);
+      sample.logits_row = sample.sequence_index = s;
       sample.position = context;
-      sample.params = &greedy_;
     }
     return plan;
   }

@@ -65,7 +65,7 @@ TEST(IncludeRules, EngineKnowsNoNetworkAndNoMetricsLibrary) {
 }
 
 TEST(IncludeRules, EngineRoomsDependOneWay) {
-  // A room may include itself, and these. request.h is plain data that scheduler and runtime share with the facade.
+  // A room may include itself, and these. request.h and what it speaks of are shared with the facade by scheduler and runtime.
   const std::map<std::string, std::set<std::string>> allowed = {
       {"base", {}},
       {"io", {"base"}},
@@ -76,13 +76,14 @@ TEST(IncludeRules, EngineRoomsDependOneWay) {
       {"runtime", {"base", "io", "text", "ops", "model", "scheduler"}},
       {"engine", {"base", "scheduler", "runtime", "model", "ops", "text", "io"}},
   };
-  const std::set<std::string> plain_data = {"engine/request.h", "engine/error_reason.h", "engine/engine_options.h"};
+  const std::set<std::string> of_the_facade = {"engine/request.h", "engine/error_reason.h", "engine/engine_options.h",
+                                               "engine/token_constraint.h"};
   for (const Include& include : IncludesBelow("engine")) {
     if (!StartsWith(include.target, "engine/")) continue;
     const std::string from = EngineRoom(include.file), to = EngineRoom(include.target);
     ASSERT_TRUE(allowed.contains(from)) << include.file << " is in a room that this test does not know";
     if (from == to || allowed.at(from).contains(to)) continue;
-    EXPECT_TRUE((from == "scheduler" || from == "runtime") && plain_data.contains(include.target)) << Where(include);
+    EXPECT_TRUE((from == "scheduler" || from == "runtime") && of_the_facade.contains(include.target)) << Where(include);
   }
 }
 

@@ -39,7 +39,7 @@ struct Noted {
   int num_layers = 0;
   bool logits = false;
   std::vector<SampleRow> samples;
-  std::vector<std::vector<TokenBias>> biases;
+  std::vector<std::vector<LogitBias>> biases;
   std::vector<LogprobRow> logprobs;
 };
 
@@ -222,13 +222,14 @@ TEST_F(RunnerTest, EverySamplingFieldReachesTheDevice) {
   params.seed = 99;
   params.logprobs = 4;
   const std::vector<int32_t> prompt = {1, 2, 3}, output = {4, 5}, masked = {2};
+  const std::vector<uint32_t> allowed = {6};
   StepPlan plan = EightRows();
   plan.logits_rows = {7};
-  SampleEntry& entry = plan.samples.emplace_back();
+  SampleEntry& entry = plan.samples.emplace_back(params);
   entry.position = 20;
-  entry.params = &params;
   entry.prompt_tokens = prompt;
   entry.output_tokens = output;
+  entry.allowed_tokens = allowed;
   entry.masked_tokens = masked;
   const absl::StatusOr<StepResult> result = runner_->Run(plan);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -253,6 +254,8 @@ TEST_F(RunnerTest, EverySamplingFieldReachesTheDevice) {
   EXPECT_TRUE(std::ranges::equal(row.prompt_tokens, prompt));
   EXPECT_TRUE(std::ranges::equal(row.output_tokens, output));
   EXPECT_TRUE(std::ranges::equal(row.masked_tokens, masked));
+  EXPECT_EQ(row.allowed_tokens.data(), allowed.data());
+  EXPECT_EQ(row.allowed_tokens.size(), allowed.size());
   ASSERT_EQ(notes_[0].biases[0].size(), 2u);
   EXPECT_EQ(notes_[0].biases[0][1].token, 8);
   EXPECT_EQ(notes_[0].biases[0][1].bias, 2.5f);
@@ -263,9 +266,7 @@ TEST_F(RunnerTest, MoreLogitsThanFitAreTakenInTurnsAndAnswersKeepTheirPlaces) {
   StepPlan plan = EightRows();
   plan.logits_rows = {0, 1, 2, 3, 4, 5, 6};
   for (const int32_t index : {6, 5}) {
-    SampleEntry& entry = plan.samples.emplace_back();
-    entry.logits_index = index;
-    entry.params = &params;
+    plan.samples.emplace_back(params).logits_row = index;
   }
   for (const int32_t index : {4, 0, 3, 2}) {
     PromptLogprobEntry& entry = plan.prompt_logprobs.emplace_back();
@@ -308,9 +309,7 @@ TEST_F(RunnerTest, AStepIsLaunchedWithTokensThatOnlyTheDeviceKnows) {
   first.logits_rows = second.logits_rows = {6, 7};
   for (StepPlan* plan : {&first, &second}) {
     for (const int32_t index : {0, 1}) {
-      SampleEntry& entry = plan->samples.emplace_back();
-      entry.logits_index = index;
-      entry.params = &params;
+      plan->samples.emplace_back(params).logits_row = index;
     }
   }
   second.token_sources = {-1, -1, -1, -1, -1, -1, 1, 0};
@@ -333,14 +332,12 @@ TEST_F(RunnerTest, AStepThatIsWaitedForTakesTheOneBeforeFirstAndGivesTheNextItsT
   SamplingParams params;
   StepPlan simple = EightRows();
   simple.logits_rows = {7};
-  simple.samples.emplace_back().params = &params;
+  simple.samples.emplace_back(params);
   StepPlan reporting = EightRows();  // two draws in two goes, one report on its prompt
   reporting.logits_rows = {0, 1, 2, 3};
   reporting.token_sources = {-1, -1, -1, -1, -1, -1, -1, 0};
   for (const int32_t index : {2, 3}) {
-    SampleEntry& entry = reporting.samples.emplace_back();
-    entry.logits_index = index;
-    entry.params = &params;
+    reporting.samples.emplace_back(params).logits_row = index;
   }
   reporting.prompt_logprobs.emplace_back().num_top = 1;
   StepPlan last = simple;
@@ -363,7 +360,7 @@ TEST_F(RunnerTest, AFaultOfTheDeviceComesBack) {
   SamplingParams params;
   StepPlan plan = EightRows();
   plan.logits_rows = {7};
-  plan.samples.emplace_back().params = &params;
+  plan.samples.emplace_back(params);
   ops_->Break();
   EXPECT_EQ(runner_->Run(plan).status().code(), absl::StatusCode::kInternal);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -102,13 +103,13 @@ void StepDriver::Step(const std::vector<Part>& parts) {
     TestSequence& s = *part.sequence;
     s.num_computed += part.num_tokens;
     if (s.num_computed < int32_t(s.tokens.size())) continue;
-    SampleEntry& entry = plan.samples.emplace_back();
-    entry.logits_index = int32_t(plan.logits_rows.size()) - 1;
+    SampleEntry& entry = plan.samples.emplace_back(s.params);
+    entry.logits_row = int32_t(plan.logits_rows.size()) - 1;
     entry.sequence_index = plan.num_seqs() - 1;
     entry.position = int64_t(s.tokens.size());
-    entry.params = &s.params;
-    entry.prompt_tokens = absl::MakeConstSpan(s.tokens).first(size_t(s.num_prompt));
-    entry.output_tokens = absl::MakeConstSpan(s.tokens).subspan(size_t(s.num_prompt));
+    entry.prompt_tokens = std::span(s.tokens).first(size_t(s.num_prompt));
+    entry.output_tokens = std::span(s.tokens).subspan(size_t(s.num_prompt));
+    entry.allowed_tokens = s.allowed_tokens;
     sampled.push_back(&s);
   }
   AddBlockTables(parts, &plan);

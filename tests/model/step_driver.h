@@ -19,6 +19,7 @@ struct TestSequence {
   int32_t num_computed = 0;
   std::vector<std::vector<int32_t>> blocks;  // by KV group
   SamplingParams params;
+  std::vector<uint32_t> allowed_tokens;  // SampleRow::allowed_tokens
   std::vector<TokenLogprobs> logprobs;  // of generated tokens, if asked for
 };
 

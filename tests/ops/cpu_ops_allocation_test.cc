@@ -154,6 +154,8 @@ TEST(CpuOpsAllocations, ASteadyStepAllocatesNothing) {
       harness.RunStep({{2, 1}}, &trace);
       std::vector<SampleRow> rows(1);
       const std::vector<int32_t> tokens = {1, 2, 3};
+      const std::vector<uint32_t> allowed(1 << 12, 0x55555555);  // as large as any of these vocabularies
+      rows[0].allowed_tokens = allowed;
       rows[0].output_tokens = tokens, rows[0].presence_penalty = 1, rows[0].top_p = 0.9f, rows[0].num_logprobs = 5;
       std::vector<SampleResult> results(1);
       results[0].logprobs.top.reserve(5);  // the caller keeps its results

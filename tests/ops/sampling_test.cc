@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "engine/base/cpu_info.h"
+#include "engine/base/token_bitmask.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/ops/reference/reference_ops.h"
 #include "engine/ops/reference/reference_sample.h"
+#include "tests/ops/bitmasks.h"
 #include "tests/ops/reserve_for.h"
 
 namespace sluice {
@@ -101,7 +104,8 @@ void ExpectSameReport(const TokenLogprobs& got, const TokenLogprobs& want) {
 // Many rows with many combinations of rules.
 struct Rows {
   std::vector<int32_t> prompt, output, masked;
-  std::vector<TokenBias> bias;
+  std::vector<std::vector<uint32_t>> bitmasks;
+  std::vector<LogitBias> bias;
   std::vector<SampleRow> rows;
 };
 std::unique_ptr<Rows> ManyRows(int vocab, int num_logits, int count, uint32_t seed) {
@@ -111,6 +115,7 @@ std::unique_ptr<Rows> ManyRows(int vocab, int num_logits, int count, uint32_t se
   for (int i = 0; i < 40; ++i) all->prompt.push_back(token());
   for (int i = 0; i < 60; ++i) all->output.push_back(i % 3 ? token() : all->prompt[static_cast<size_t>(i % 40)]);
   for (int i = 0; i < 20; ++i) all->masked.push_back(token());
+  all->bitmasks = Bitmasks(vocab, seed);
   for (int i = 0; i < 20; ++i) all->bias.push_back({token(), static_cast<float>(rng() % 200) / 20 - 5});
   const auto pick = [&](std::initializer_list<float> values) { return values.begin()[rng() % values.size()]; };
   for (int i = 0; i < count; ++i) {
@@ -128,6 +133,7 @@ std::unique_ptr<Rows> ManyRows(int vocab, int num_logits, int count, uint32_t se
     }
     if (rng() % 4 == 0) row.masked_tokens = all->masked;
     if (rng() % 4 == 0) row.logit_bias = all->bias;
+    if (rng() % 3 == 0) row.allowed_tokens = all->bitmasks[rng() % all->bitmasks.size()];
     row.seed = rng(), row.position = static_cast<int64_t>(rng() % 5000);
     if (rng() % 3 == 0) row.num_logprobs = static_cast<int32_t>(pick({0, 1, 20, 300, 1e6f}));
     all->rows.push_back(row);
@@ -151,9 +157,10 @@ TEST(CpuSampling, AgreesWithTheRuleOnRandomRows) {
       SCOPED_TRACE(testing::Message() << "vocabulary " << vocab << ", row " << i);
       const SampleRow& row = many->rows[i];
       const SampleResult want = ReferenceSample(given.logits(row.logits_row), row);
+      EXPECT_EQ(got[i].finite, want.finite);
+      if (!want.finite) continue;  // masks may leave nothing
       EXPECT_EQ(got[i].token, want.token) << "temperature " << row.temperature << " min_p " << row.min_p << " top_p "
                                           << row.top_p << " top_k " << row.top_k;
-      EXPECT_TRUE(got[i].finite);
       if (row.num_logprobs) ExpectSameReport(got[i].logprobs, want.logprobs);
     }
   }
@@ -170,6 +177,8 @@ TEST(CpuSampling, GivesTheSameBitsOnEveryIsaThreadCountAndBatch) {
     const std::vector<SampleResult> together = given.Sample(many->rows);
     for (size_t i = 0; i < want.size(); ++i) {
       for (const SampleResult& got : {together[i], i < 8 ? given.Sample(many->rows[i]) : together[i]}) {
+        EXPECT_EQ(got.finite, want[i].finite);
+        if (!got.finite) continue;
         EXPECT_EQ(got.token, want[i].token);
         EXPECT_EQ(got.logprobs.chosen.logprob, want[i].logprobs.chosen.logprob);
         ASSERT_EQ(got.logprobs.top.size(), want[i].logprobs.top.size());
@@ -239,7 +248,15 @@ TEST(CpuSampling, TellsNanInfinityAndNothingFinite) {
       row.masked_tokens = all;
       EXPECT_FALSE(finite(std::vector<float>(3, 1.0f), row));
       row.masked_tokens = {};
-      const std::vector<TokenBias> infinite = {{1, kInf}};
+      const std::vector<uint32_t> nothing = {~7u};  // bits beyond the vocabulary mean nothing
+      row.allowed_tokens = nothing;
+      EXPECT_FALSE(finite(std::vector<float>(3, 1.0f), row));
+      const std::vector<uint32_t> one = {2};
+      row.allowed_tokens = one;
+      EXPECT_FALSE(finite({1, kNan, 1}, row));
+      EXPECT_FALSE(finite({kNan, 1, 1}, row)) << "a mask hides no NaN";
+      row.allowed_tokens = {};
+      const std::vector<LogitBias> infinite = {{1, kInf}};
       row.logit_bias = infinite;
       EXPECT_FALSE(finite(std::vector<float>(3, 1.0f), row));
     }
@@ -388,9 +405,61 @@ TEST_F(Rule, MinPComesBeforeTopKComesBeforeTopP) {
   EXPECT_THAT(Seen({std::log(0.3f), std::log(0.29f), std::log(0.21f), std::log(0.2f)}, row), testing::ElementsAre(0));
 }
 
+TEST_F(Rule, OnlyAllowedTokensAreDrawn) {
+  const std::vector<float> logits = RandomLogits(75, 1, 4);
+  std::vector<uint32_t> bitmask(3);
+  for (int32_t token : {0, 31, 32, 40, 63, 64, 74}) SetToken(bitmask, token, true);
+  SampleRow row;
+  row.temperature = 1.9f;
+  row.allowed_tokens = bitmask;
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(0, 31, 32, 40, 63, 64, 74));
+  bitmask[2] |= ~uint32_t{0} << 11;  // tokens that there are not
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(0, 31, 32, 40, 63, 64, 74));
+  const std::vector<int32_t> masked = {31, 64, 5};
+  const std::vector<LogitBias> bias = {{5, 100}, {40, -90}, {33, 50}};
+  row.masked_tokens = masked, row.logit_bias = bias;
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(0, 32, 63, 74)) << "no bias brings a token back";
+}
+
+TEST_F(Rule, FiltersCountAllowedTokensOnly) {
+  // The largest that is allowed is token 2: what is above it counts neither for min_p and top_k nor for the mass of top_p.
+  const std::vector<float> logits = {9, 8, std::log(0.5f), std::log(0.3f), std::log(0.2f), std::log(0.01f)};
+  const std::vector<uint32_t> bitmask = {0b011100};
+  SampleRow row;
+  row.allowed_tokens = bitmask;
+  row.top_k = 2;
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(2, 3));
+  row.top_k = 0, row.top_p = 0.6f;
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(2, 3));
+  row.top_p = 1, row.min_p = 0.5f;
+  EXPECT_THAT(Seen(logits, row), testing::ElementsAre(2, 3));
+  row = {};
+  row.allowed_tokens = bitmask, row.temperature = 0;
+  EXPECT_EQ(Draw(logits, row).token, 2);
+}
+
+TEST_F(Rule, ATokenThatStandsAloneIsTakenUnderEveryRule) {
+  const std::vector<float> logits = RandomLogits(20001, 3, 5);
+  for (int32_t token : {0, 31, 8191, 8192, 20000}) {
+    std::vector<uint32_t> bitmask(size_t(TokenBitmaskWords(20001)));
+    SetToken(bitmask, token, true);
+    SampleRow row;
+    row.allowed_tokens = bitmask, row.num_logprobs = 1;
+    GivenLogits given(ops_.get(), {logits});
+    const auto many = ManyRows(20001, 1, 20, 3);
+    for (const SampleRow& likewise : many->rows) {
+      static_cast<DrawParams&>(row) = likewise;
+      const SampleResult result = given.Sample(row);
+      EXPECT_TRUE(result.finite);
+      EXPECT_EQ(result.token, token);
+      EXPECT_EQ(result.logprobs.top[0].token, std::ranges::max_element(logits) - logits.begin()) << "reports are raw";
+    }
+  }
+}
+
 TEST_F(Rule, MaskThenBiasThenPenalties) {
   const std::vector<int32_t> zero = {0}, zero_zero = {0, 0}, one = {1};
-  const std::vector<TokenBias> bias = {{0, 100}, {2, 1}};
+  const std::vector<LogitBias> bias = {{0, 100}, {2, 1}};
   SampleRow row;
   row.temperature = 0;
   row.masked_tokens = zero, row.logit_bias = bias;
@@ -417,7 +486,7 @@ TEST_F(Rule, MaskThenBiasThenPenalties) {
   EXPECT_EQ(Draw({3, 1.95f, 0}, row).token, 1);
   EXPECT_EQ(Draw({3, 1.85f, 0}, row).token, 0);  // once
   // Repetition acts on the biased logit, frequency after repetition: (2 + 2) / 2 - 0.5 = 1.5.
-  const std::vector<TokenBias> two = {{0, 2}};
+  const std::vector<LogitBias> two = {{0, 2}};
   row = {};
   row.temperature = 0;
   row.logit_bias = two, row.repetition_penalty = 2, row.frequency_penalty = 0.5f, row.output_tokens = zero;

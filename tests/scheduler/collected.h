@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/error_reason.h"
 #include "engine/request.h"
 #include "tests/scheduler/hash_runner.h"
 
@@ -53,6 +54,7 @@ inline void ExpectAsAlone(const Collected& actual, const Request& request, const
   EXPECT_EQ(actual.prompt_logprobs, expected.prompt_logprobs);
   EXPECT_EQ(actual.last.finish_reason, expected.finish_reason);
   EXPECT_EQ(actual.last.stop_token, expected.stop_token);
+  EXPECT_EQ(ReasonOf(actual.last.error), expected.error_reason);
 }
 
 // A prompt of `length` tokens that no other call with another `salt` makes.

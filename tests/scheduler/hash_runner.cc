@@ -9,6 +9,9 @@
 
 #include "absl/algorithm/container.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/token_bitmask.h"
+#include "engine/error_reason.h"
+#include "engine/token_constraint.h"
 
 namespace sluice::testing {
 namespace {
@@ -65,13 +68,51 @@ class Digests {
 
 float LogprobOf(uint64_t context, int32_t token) { return -float(Mix(context, uint64_t(token)) % 10000) / 1000; }
 
+// Of the tokens that `allowed` is true of the first from a random one on; -1: there are none.
 int32_t Draw(uint64_t context, const SamplingParams& params, int64_t position, absl::Span<const int32_t> outputs,
-             absl::Span<const int32_t> masked, int32_t vocab_size) {
+             const std::vector<bool>& allowed) {
   uint64_t h = Mix(Mix(context, params.seed), uint64_t(position));
   if (params.presence_penalty != 0) h = Mix(h, HashOf(outputs));
-  int32_t token = int32_t(h % uint64_t(vocab_size));
-  while (absl::c_linear_search(masked, token)) token = (token + 1) % vocab_size;
-  return token;
+  const size_t first = size_t(h % allowed.size());
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    const size_t token = (first + i) % allowed.size();
+    if (allowed[token]) return int32_t(token);
+  }
+  return -1;
+}
+
+// What a row of a plan lets be drawn.
+std::vector<bool> AllowedBy(const SampleRow& row, int32_t vocab_size) {
+  std::vector<bool> allowed(size_t(vocab_size), true);
+  if (!row.allowed_tokens.empty()) {
+    EXPECT_EQ(row.allowed_tokens.size(), size_t(TokenBitmaskWords(vocab_size)));
+    for (int32_t token = 0; token < vocab_size; ++token) allowed[size_t(token)] = HasToken(row.allowed_tokens, token);
+  }
+  for (int32_t token : row.masked_tokens) allowed[size_t(token)] = false;
+  return allowed;
+}
+
+// What a request lets be drawn in the state of its `constraint`, null if it has none, by the contracts of engine/request.h and
+// engine/token_constraint.h.
+std::vector<bool> AllowedBy(const SamplingParams& params, TokenConstraint* constraint, bool below_min_tokens,
+                            const EngineOptions& options) {
+  std::vector<bool> allowed(size_t(options.vocab_size), true);
+  if (constraint != nullptr) {
+    std::vector<uint32_t> words(size_t(TokenBitmaskWords(options.vocab_size)), 0xdeadbeef);
+    constraint->FillMask(words);
+    for (int32_t token = 0; token < options.vocab_size; ++token) allowed[size_t(token)] = HasToken(words, token);
+    for (int32_t token : options.eos_token_ids) allowed[size_t(token)] = constraint->may_stop() && !params.ignore_eos;
+    if (constraint->may_stop()) {
+      for (int32_t token : params.stop_token_ids) allowed[size_t(token)] = true;
+    }
+  }
+  for (int32_t token = 0; token < options.vocab_size && !params.allowed_token_ids.empty(); ++token) {
+    if (!absl::c_linear_search(params.allowed_token_ids, token)) allowed[size_t(token)] = false;
+  }
+  if (!below_min_tokens) return allowed;
+  for (int32_t token : options.eos_token_ids) allowed[size_t(token)] = false;
+  for (int32_t token : params.stop_token_ids) allowed[size_t(token)] = false;
+  return allowed;
 }
 
 bool Nonfinite(const SamplingParams& params, size_t num_outputs) {
@@ -138,7 +179,7 @@ StepResult HashRunner::Compute(const StepPlan& plan) {
     std::vector<int32_t> rows = tokens_[plan.seq_slots[e.sequence_index]];
     EXPECT_LE(size_t(e.position), rows.size());
     rows.resize(size_t(e.position));
-    if (plan.token_sources[plan.logits_rows[e.logits_index]] >= 0) {
+    if (plan.token_sources[plan.logits_rows[e.logits_row]] >= 0) {
       // The one that nobody knew when the step was planned; no penalty may want it.
       EXPECT_EQ(e.params->presence_penalty, 0);
       rows.pop_back();
@@ -147,12 +188,12 @@ StepResult HashRunner::Compute(const StepPlan& plan) {
       if (rows[i] < 0) rows[i] = tokens[i];  // nobody can say
     }
     EXPECT_EQ(rows, tokens) << "its rows were not the sequence's tokens";
-    EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_index]], e.position - 1);
+    EXPECT_EQ(plan.positions[plan.logits_rows[e.logits_row]], e.position - 1);
     SampledToken sampled;
-    sampled.finite = !Nonfinite(*e.params, size_t(e.position) - e.prompt_tokens.size());
-    sampled.token = sampled.finite
-                        ? Draw(context, *e.params, e.position, e.output_tokens, e.masked_tokens, options_.vocab_size)
-                        : 0;
+    const int32_t token =
+        Draw(context, *e.params, e.position, e.output_tokens, AllowedBy(e, options_.vocab_size));
+    sampled.finite = token >= 0 && !Nonfinite(*e.params, size_t(e.position) - e.prompt_tokens.size());
+    sampled.token = sampled.finite ? token : 0;
     if (e.params->logprobs.has_value()) {
       sampled.logprobs.chosen = {.token = sampled.token, .logprob = LogprobOf(context, sampled.token)};
     }
@@ -317,18 +358,23 @@ Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
       expected.prompt_logprobs.push_back(LogprobOf(digests.HashVisible(i - 1), request.prompt_tokens[size_t(i)]));
     }
   }
-  std::vector<int32_t> stops = params.stop_token_ids;
-  stops.insert(stops.end(), options.eos_token_ids.begin(), options.eos_token_ids.end());
+  const std::unique_ptr<TokenConstraint> constraint =
+      request.constraint != nullptr ? request.constraint->Clone() : nullptr;
   while (expected.finish_reason == FinishReason::kNone) {
-    if (Nonfinite(params, expected.tokens.size())) {
-      expected.finish_reason = FinishReason::kError;
-      break;
-    }
     const uint64_t context = digests.HashVisible(num_tokens - 1);
     const bool below_min = int32_t(expected.tokens.size()) < params.min_tokens;
-    const int32_t token =
-        Draw(context, params, int64_t{num_tokens}, expected.tokens,
-             below_min ? absl::MakeConstSpan(stops) : absl::Span<const int32_t>(), options.vocab_size);
+    const int32_t token = Draw(context, params, int64_t{num_tokens}, expected.tokens,
+                               AllowedBy(params, constraint.get(), below_min, options));
+    if (token < 0) {
+      expected.finish_reason = constraint->may_stop() ? FinishReason::kStop : FinishReason::kError;
+      if (!constraint->may_stop()) expected.error_reason = kReasonNoTokenAllowed;
+      break;
+    }
+    if (Nonfinite(params, expected.tokens.size())) {
+      expected.finish_reason = FinishReason::kError;
+      expected.error_reason = kReasonNonfiniteLogits;
+      break;
+    }
     if (params.logprobs.has_value()) expected.logprobs.push_back(LogprobOf(context, token));
     digests.Add(token);
     ++num_tokens;
@@ -339,9 +385,12 @@ Expected ExpectedOutput(const Request& request, const EngineOptions& options) {
     } else if (absl::c_linear_search(params.stop_token_ids, token)) {
       expected.finish_reason = FinishReason::kStopSequence;
       expected.stop_token = token;
-    } else if (int32_t(expected.tokens.size()) == params.max_tokens) {
-      expected.finish_reason = FinishReason::kLength;
+    } else if (constraint != nullptr) {
+      EXPECT_TRUE(constraint->Advance(token));
+      if (constraint->is_finished()) expected.finish_reason = FinishReason::kStop;
     }
+    const bool is_last = int32_t(expected.tokens.size()) == params.max_tokens;
+    if (is_last && expected.finish_reason == FinishReason::kNone) expected.finish_reason = FinishReason::kLength;
   }
   return expected;
 }

@@ -2,7 +2,7 @@
 // the KV group they were written for, and a digest of all that keys and values of a real model depend on: the tokens before,
 // as far as any layer sees them, and how each of their rows was computed. What it draws is a hash of everything a real model
 // and sampler may look at: the keys that each group's layers see as read back through the block table, the seed, the
-// position, the penalised outputs. A wrong block, one given back too early, one taken from a request that computed it
+// position, the penalised outputs, the masks. A wrong block, one given back too early, one taken from a request that computed it
 // otherwise, a lost or repeated row, a stale span: each changes the tokens.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/engine_options.h"
 #include "engine/request.h"
@@ -75,6 +76,7 @@ struct Expected {
   std::vector<float> prompt_logprobs;
   FinishReason finish_reason = FinishReason::kNone;
   int32_t stop_token = -1;
+  absl::string_view error_reason;  // for kError
 };
 Expected ExpectedOutput(const Request& request, const EngineOptions& options);
 

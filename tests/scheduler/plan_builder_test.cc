@@ -92,7 +92,7 @@ TEST_F(PlanBuilderTest, AsksForTheLogprobsOfEveryPromptTokenButTheFirst) {
     EXPECT_EQ(plan_.prompt_logprobs[i].num_top, 2);
   }
   EXPECT_THAT(plan_.logits_rows, ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(plan_.samples.at(0).logits_index, 3);
+  EXPECT_EQ(plan_.samples.at(0).logits_row, 3);
 }
 
 TEST_F(PlanBuilderTest, DoesNotAskAgainForPromptLogprobsAlreadyDelivered) {

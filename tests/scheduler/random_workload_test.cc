@@ -1,7 +1,8 @@
 // Random requests arrive, are cancelled and expire at random moments in pools too small for them, with a prefix cache and
 // without. After every step the books must balance (Scheduler::CheckInvariants, HashRunner's checks of the plan); in the end
 // every request has ended exactly once, whoever was left alone got what it would have got alone in the world, and nobody has
-// found more in the cache than others of its salt have computed.
+// found more in the cache than others of its salt have computed. Some may say only certain tokens, or what an automaton accepts;
+// all others get what they get without those.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/scheduler/automaton_constraint.h"
 #include "tests/scheduler/oracle_drafter.h"
 #include "tests/scheduler/scheduler_harness.h"
 
@@ -86,6 +88,14 @@ class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool,
     if (OneIn(3)) sampling.logprobs = Uniform(0, 5);
     if (OneIn(3)) sampling.prompt_logprobs = Uniform(0, 5);
     sampling.presence_penalty = OneIn(3) ? 1 : 0;
+    if (OneIn(4)) {
+      for (int i = Uniform(1, 20); i > 0; --i) sampling.allowed_token_ids.push_back(Uniform(0, options.vocab_size - 1));
+      if (!ValidateSampling(sampling, options).ok()) sampling.allowed_token_ids.clear();  // all of them below min_tokens
+    }
+    if (OneIn(3)) {
+      request.constraint = std::make_shared<testing::AutomatonConstraint>(
+          testing::RandomAutomaton(options.vocab_size, uint32_t(rng_())));
+    }
     if (OneIn(8)) request.deadline_ns = now_ns + Uniform(0, 400);
     return request;
   }
@@ -100,12 +110,31 @@ class RandomWorkloadTest : public ::testing::TestWithParam<std::tuple<int, bool,
   std::map<SequenceId, FinishReason> cancelled_;
 };
 
+// The automaton takes all that came, but for an end token, which comes where it is complete.
+void ExpectAccepted(const testing::Collected& c, const Request& request) {
+  const auto* constraint = dynamic_cast<const testing::AutomatonConstraint*>(request.constraint.get());
+  const testing::Automaton& automaton = constraint->automaton();
+  absl::Span<const int32_t> text = c.tokens;
+  const int32_t end = c.last.stop_token;
+  if (end >= 0) text.remove_suffix(1);
+  const int32_t state = automaton.StateBehind(text);
+  ASSERT_NE(state, testing::Automaton::kNone);
+  const bool is_stop_token = c.last.finish_reason == FinishReason::kStopSequence;
+  const bool may_follow = end >= 0 && is_stop_token && automaton.next[size_t(state)][size_t(end)] != testing::Automaton::kNone;
+  EXPECT_TRUE(end < 0 || automaton.complete[size_t(state)] || may_follow);
+}
+
 void RandomWorkloadTest::CheckEnds(SchedulerHarness* h) {
   EXPECT_EQ(h->collected.num_finished(), int(requests_.size()));
   for (const auto& [id, request] : requests_) {
     const testing::Collected& c = h->collected[id];
     const FinishReason reason = c.last.finish_reason;
     const testing::Expected expected = testing::ExpectedOutput(request, h->options);
+    if (request.constraint != nullptr) ExpectAccepted(c, request);
+    for (int32_t token : c.tokens) {
+      const std::vector<int32_t>& allowed = request.sampling.allowed_token_ids;
+      EXPECT_TRUE(allowed.empty() || std::ranges::count(allowed, token) > 0);
+    }
     if (cancelled_.contains(id) && reason == cancelled_[id]) {
       // However early it ended, what it got was right.
       ASSERT_LE(c.tokens.size(), expected.tokens.size());

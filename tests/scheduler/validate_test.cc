@@ -75,6 +75,9 @@ TEST(ValidateRequestTest, RefusesTokensOutsideTheVocabularyWhereverTheyStand) {
     Request stop = MakeRequest({1}, 4);
     stop.sampling.stop_token_ids = {token};
     ExpectRefused(ValidateRequest(stop, SmallOptions()), kReasonInvalidToken, "stop_token_ids[0]");
+    Request allowed = MakeRequest({1}, 4);
+    allowed.sampling.allowed_token_ids = {0, 0, token};
+    ExpectRefused(ValidateRequest(allowed, SmallOptions()), kReasonInvalidToken, "allowed_token_ids[2]");
   }
 }
 
@@ -111,6 +114,17 @@ TEST(ValidateRequestTest, RefusesStopTokensThatLeaveNothingToDraw) {
   EXPECT_EQ(ValidateRequest(request, options), absl::OkStatus());
   request.sampling.min_tokens = 1;
   ExpectRefused(ValidateRequest(request, options), kReasonInvalidField, "stop_token_ids");
+}
+
+TEST(ValidateRequestTest, RefusesAllowedTokensThatMinTokensKeepsBack) {
+  Request request = MakeRequest({1}, 4);
+  request.sampling.stop_token_ids = {7};
+  request.sampling.allowed_token_ids = {7, 999, 7};
+  EXPECT_EQ(ValidateRequest(request, SmallOptions()), absl::OkStatus());
+  request.sampling.min_tokens = 1;
+  ExpectRefused(ValidateRequest(request, SmallOptions()), kReasonInvalidField, "allowed_token_ids");
+  request.sampling.allowed_token_ids.push_back(8);
+  EXPECT_EQ(ValidateRequest(request, SmallOptions()), absl::OkStatus());
 }
 
 TEST(ValidateEngineOptionsTest, NamesTheOption) {

@@ -98,6 +98,19 @@ TEST_F(CallOutputTest, IncludeStopTextKeepsTheStopStringWhateverThePieces) {
   for (size_t piece = 1; piece <= 10; ++piece) EXPECT_EQ(Run("xEND and more", piece).text(), "xEND") << piece;
 }
 
+TEST_F(CallOutputTest, AnOutputThatIsCompleteWithoutATokenIsAnAnswer) {
+  CallOutput output(generation_, started_, 0, tokenizer_.get(), &recorder_, &metrics_);
+  SequenceOutput only;
+  only.finish_reason = FinishReason::kStop;
+  EXPECT_TRUE(output.Take(0, std::move(only), 1000).ended);
+  EXPECT_TRUE(output.Complete(absl::OkStatus()).ok());
+  ASSERT_EQ(recorder_.response.choices_size(), 1);
+  EXPECT_EQ(recorder_.response.choices(0).text(), "");
+  EXPECT_EQ(recorder_.response.choices(0).finish_reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(recorder_.response.choices(0).matched_stop_case(), v1::Choice::MATCHED_STOP_NOT_SET);
+  EXPECT_EQ(recorder_.response.usage().prompt_tokens(), 2u);
+}
+
 TEST_F(CallOutputTest, HeldBackTextComesAtTheEnd) {
   StopAt({"hello!"});
   EXPECT_EQ(Run("say hello", 1).text(), "say hello");

@@ -80,6 +80,22 @@ TEST_F(ErrorsTest, EveryOptionOutOfRangeIsNamed) {
   });
   ExpectInvalid(
       "options.stop_token_ids[0]", [](auto* o) { o->add_stop_token_ids(kFakeVocabSize); }, "INVALID_TOKEN");
+  ExpectInvalid("options.allowed_token_ids", [](auto* o) {
+    for (int i = 0; i < 4097; ++i) o->add_allowed_token_ids(1);
+  });
+  for (uint32_t bad : {uint32_t(kFakeVocabSize), 0xffffffffu}) {
+    ExpectInvalid(
+        "options.allowed_token_ids[1]",
+        [&](auto* o) {
+          o->add_allowed_token_ids(kFakeVocabSize - 1);
+          o->add_allowed_token_ids(bad);
+        },
+        "INVALID_TOKEN");
+  }
+  ExpectInvalid("options.allowed_token_ids", [](auto* o) {
+    o->add_allowed_token_ids(kEnd);
+    o->set_min_tokens(1);
+  });
   ExpectInvalid(
       "options.logit_bias[259]", [](auto* o) { (*o->mutable_logit_bias())[259] = 1; }, "INVALID_TOKEN");
   ExpectInvalid("options.logit_bias[5]", [](auto* o) { (*o->mutable_logit_bias())[5] = 101; });

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/token_bitmask.h"
 #include "engine/text/bpe.h"
 #include "engine/text/chat_formatter.h"
 #include "engine/text/utf8.h"
@@ -89,7 +90,11 @@ int32_t FakeModel::NextToken(const SampleEntry& entry) const {
   int32_t token = place == script_.size() ? kEnd : uint8_t(script_[place]);
   if (token == '#') token = '0' + int32_t(entry.params->seed % 10);
   const auto& masked = entry.masked_tokens;
-  return std::find(masked.begin(), masked.end(), token) == masked.end() ? token : '~';
+  if (std::find(masked.begin(), masked.end(), token) != masked.end()) token = '~';
+  if (entry.allowed_tokens.empty() || HasToken(entry.allowed_tokens, token)) return token;
+  token = 0;
+  while (!HasToken(entry.allowed_tokens, token)) ++token;
+  return token;
 }
 
 absl::StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {

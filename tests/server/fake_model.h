@@ -20,7 +20,7 @@ inline constexpr int32_t kFakeVocabSize = 259;
 
 // What all runners of one test do. Every sequence generates the script's bytes, one token each, then kEnd; past the
 // end it begins anew. '#' in the script stands for the last digit of the sequence's seed. A masked token is replaced by
-// '~'. Thread-safe.
+// '~', one that is not among the allowed ones by the first of those. Thread-safe.
 class FakeModel {
  public:
   void SetScript(std::string script);

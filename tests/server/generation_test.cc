@@ -71,6 +71,7 @@ TEST_F(GenerationTest, SamplingFieldsReachTheEngine) {
   options->set_seed(99);
   options->set_ignore_eos(true);
   options->add_stop_token_ids(200);
+  for (uint32_t id : {9, 7, 9}) options->add_allowed_token_ids(id);
   (*options->mutable_logit_bias())[65] = -3;
   (*options->mutable_logit_bias())[66] = 4;
   options->set_logprobs(2);
@@ -90,6 +91,7 @@ TEST_F(GenerationTest, SamplingFieldsReachTheEngine) {
   EXPECT_EQ(seen.params.seed, 99u);
   EXPECT_TRUE(seen.params.ignore_eos);
   EXPECT_THAT(seen.params.stop_token_ids, ElementsAre(200));
+  EXPECT_THAT(seen.params.allowed_token_ids, ElementsAre(9, 7, 9));
   ASSERT_EQ(seen.params.logit_bias.size(), 2u);
   EXPECT_EQ(seen.params.logit_bias[0].token, 65);
   EXPECT_EQ(seen.params.logit_bias[0].bias, -3);
@@ -125,6 +127,7 @@ TEST_F(GenerationTest, UnsetFieldsAreTheDocumentedDefaults) {
   EXPECT_EQ(params.frequency_penalty, 0);
   EXPECT_EQ(params.min_tokens, 0);
   EXPECT_FALSE(params.ignore_eos);
+  EXPECT_TRUE(params.allowed_token_ids.empty());
   EXPECT_FALSE(params.logprobs.has_value());
   EXPECT_FALSE(params.prompt_logprobs.has_value());
   EXPECT_EQ(params.max_tokens, 256 - 4);  // what the context has left
@@ -151,6 +154,30 @@ TEST_F(GenerationTest, MaxTokensEndsWithLength) {
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(response.choices(0).matched_stop_case(), v1::Choice::MATCHED_STOP_NOT_SET);
   EXPECT_EQ(response.usage().completion_tokens(), 3u);
+}
+
+TEST_F(GenerationTest, OnlyAllowedTokensAreGenerated) {
+  v1::CompleteRequest request = Prompt("abc", 8);
+  for (uint32_t id : {'o', 'l', 'x', 'l'}) request.mutable_options()->add_allowed_token_ids(id);
+  auto response = CompleteOk(request);
+  EXPECT_EQ(response.choices(0).text(), "llllolll") << "the end token is not allowed either";
+  EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
+  request.mutable_options()->add_allowed_token_ids(kEnd);
+  response = CompleteOk(request);
+  EXPECT_EQ(response.choices(0).text(), "llllo");
+  EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP);
+  // What else a request says still holds: biases, choices, stop strings, min_tokens.
+  (*request.mutable_options()->mutable_logit_bias())['h'] = 100;
+  request.mutable_options()->set_n(2);
+  request.mutable_options()->set_min_tokens(7);
+  request.mutable_options()->add_stop("lo");
+  response = CompleteOk(request);
+  ASSERT_EQ(response.choices_size(), 2);
+  for (const v1::Choice& choice : response.choices()) {
+    EXPECT_EQ(choice.text(), "llllolll") << "its stop string and its end token came too early to count";
+    EXPECT_EQ(choice.finish_reason(), v1::FINISH_REASON_LENGTH);
+  }
+  EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
 }
 
 TEST_F(GenerationTest, MinTokensHoldsBackTheEndToken) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/token_bitmask.h"
+
 namespace sluice {
 namespace {
 
@@ -12,8 +14,23 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 bool Adjusts(const SampleRow& row) {
-  return !row.masked_tokens.empty() || !row.logit_bias.empty() || row.repetition_penalty != 1 ||
-         row.frequency_penalty != 0 || row.presence_penalty != 0;
+  return !row.allowed_tokens.empty() || !row.masked_tokens.empty() || !row.logit_bias.empty() ||
+         row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0;
+}
+
+// -inf for the tokens that are not in `allowed`.
+void Mask(std::span<const uint32_t> allowed, int64_t vocab, float* logits) {
+  for (int64_t first = 0; first < vocab; first += kTokensPerWord) {
+    const uint32_t word = allowed[static_cast<size_t>(first / kTokensPerWord)];
+    const int64_t n = std::min<int64_t>(kTokensPerWord, vocab - first);
+    if (word == 0) {
+      std::fill_n(logits + first, n, -kInf);
+    } else if (~word != 0) {
+      for (int64_t i = 0; i < n; ++i) {
+        if ((word >> i & 1) == 0) logits[first + i] = -kInf;
+      }
+    }
+  }
 }
 
 bool Before(const TokenValue& a, const TokenValue& b) {
@@ -169,8 +186,9 @@ void CpuSampler::Run(CpuContext& context, int64_t vocab) {
 void CpuSampler::Adjust(const Job& job, float* adjusted, int32_t* counts, int64_t vocab) const {
   const SampleRow& row = *job.row;
   std::copy_n(job.raw, vocab, adjusted);
+  if (!row.allowed_tokens.empty()) Mask(row.allowed_tokens, vocab, adjusted);
   for (int32_t t : row.masked_tokens) adjusted[t] = -kInf;
-  for (const TokenBias& b : row.logit_bias) adjusted[b.token] += b.bias;
+  for (const LogitBias& b : row.logit_bias) adjusted[b.token] += b.bias;
 
   // counts: 1 for tokens of the prompt, plus 2 for each time a token is in the output. Cleared as they are used.
   const std::span<const int32_t> prompt = row.repetition_penalty != 1 ? row.prompt_tokens : std::span<const int32_t>();

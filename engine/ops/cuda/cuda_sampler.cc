@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/check.h"
+#include "engine/base/token_bitmask.h"
 
 namespace sluice {
 namespace {
@@ -61,7 +62,8 @@ absl::Status CudaSampler::Reserve(CudaContext& context, const StepLimits& limits
   const int32_t num_rows = context.max_logits;
   const int64_t listed = limits.max_context_tokens + num_rows * (1 + int64_t{limits.max_adjusted});
   const int64_t row_bytes = Rounded(num_rows * int64_t{sizeof(cuda::SampleRowData)}) +
-                            Rounded(listed * int64_t{sizeof(int32_t)}) + listed * int64_t{sizeof(float)};
+                            Rounded(listed * int64_t{sizeof(int32_t)}) + Rounded(listed * int64_t{sizeof(float)}) +
+                            num_rows * int64_t{TokenBitmaskWords(context.vocab_size)} * int64_t{sizeof(uint32_t)};
   for (Draw& draw : draws_) {
     SLUICE_RETURN_IF_ERROR(draw.rows.Reserve(device, row_bytes));
     SLUICE_RETURN_IF_ERROR(draw.logprobs.Reserve(device, num_rows, limits.max_logprobs));
@@ -81,18 +83,15 @@ absl::Status CudaSampler::SendRows(CudaContext& context, std::span<const SampleR
     ints_.insert(ints_.end(), tokens.begin(), tokens.end());
     *end = static_cast<int32_t>(ints_.size());
   };
+  int32_t num_words = 0;  // of bitmasks
   for (const SampleRow& row : rows) {
-    cuda::SampleRowData data{};
+    cuda::SampleRowData data;
+    static_cast<DrawParams&>(data) = row;
     data.logits_row = row.logits_row;
-    data.temperature = row.temperature;
-    data.min_p = row.min_p;
-    data.top_p = row.top_p;
-    data.top_k = row.top_k;
-    data.repetition_penalty = row.repetition_penalty;
-    data.frequency_penalty = row.frequency_penalty;
-    data.presence_penalty = row.presence_penalty;
-    data.seed = row.seed;
     data.position = row.position;
+    data.allowed_begin = num_words;
+    num_words += static_cast<int32_t>(row.allowed_tokens.size());
+    data.allowed_end = num_words;
     const bool counts_output = row.frequency_penalty != 0 || row.presence_penalty != 0;
     const bool repeats = row.repetition_penalty != 1;
     if (repeats) add(row.prompt_tokens, &data.prompt_begin, &data.prompt_end);
@@ -101,7 +100,7 @@ absl::Status CudaSampler::SendRows(CudaContext& context, std::span<const SampleR
     // Tokens and biases stand at the same places of their arrays.
     floats_.resize(ints_.size());
     data.bias_begin = static_cast<int32_t>(ints_.size());
-    for (const TokenBias& bias : row.logit_bias) {
+    for (const LogitBias& bias : row.logit_bias) {
       ints_.push_back(bias.token);
       floats_.push_back(bias.bias);
     }
@@ -109,17 +108,26 @@ absl::Status CudaSampler::SendRows(CudaContext& context, std::span<const SampleR
     row_data_.push_back(data);
   }
   const int64_t ints_at = Rounded(Bytes(row_data_)), floats_at = ints_at + Rounded(Bytes(ints_));
-  const int64_t bytes = floats_at + Bytes(floats_);
+  const int64_t bitmasks_at = floats_at + Rounded(Bytes(floats_));
+  const int64_t bytes = bitmasks_at + num_words * int64_t{sizeof(uint32_t)};
   SLUICE_RETURN_IF_ERROR(exchange->Reserve(context.device(), bytes));
   auto* host = exchange->host.as<std::byte>();
   std::memcpy(host, row_data_.data(), static_cast<size_t>(Bytes(row_data_)));
   if (!ints_.empty()) std::memcpy(host + ints_at, ints_.data(), static_cast<size_t>(Bytes(ints_)));
   if (!floats_.empty()) std::memcpy(host + floats_at, floats_.data(), static_cast<size_t>(Bytes(floats_)));
+  std::byte* bitmask = host + bitmasks_at;
+  for (const SampleRow& row : rows) {
+    if (row.allowed_tokens.empty()) continue;
+    SLUICE_CHECK(row.allowed_tokens.size() == static_cast<size_t>(TokenBitmaskWords(context.vocab_size)));
+    std::memcpy(bitmask, row.allowed_tokens.data(), row.allowed_tokens.size_bytes());
+    bitmask += row.allowed_tokens.size_bytes();
+  }
   context.device()->Upload(exchange->device.data(), host, bytes);
   auto* device = exchange->device.as<std::byte>();
   args->rows = reinterpret_cast<const cuda::SampleRowData*>(device);
   args->ints = reinterpret_cast<const int32_t*>(device + ints_at);
   args->floats = reinterpret_cast<const float*>(device + floats_at);
+  args->bitmasks = reinterpret_cast<const uint32_t*>(device + bitmasks_at);
   return absl::OkStatus();
 }
 

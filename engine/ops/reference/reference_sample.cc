@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/base/token_bitmask.h"
+
 namespace sluice {
 namespace {
 
@@ -35,8 +37,11 @@ std::vector<float> Adjusted(std::span<const float> logits, const SampleRow& row)
   std::vector<int> count(l.size());
   for (int32_t t : row.prompt_tokens) seen[t] = true;
   for (int32_t t : row.output_tokens) seen[t] = true, count[t]++;
+  for (int32_t t = 0; t < int32_t(l.size()); t++) {
+    if (!row.allowed_tokens.empty() && !HasToken(row.allowed_tokens, t)) l[t] = -kInf;
+  }
   for (int32_t t : row.masked_tokens) l[t] = -kInf;
-  for (const TokenBias& b : row.logit_bias) l[b.token] += b.bias;
+  for (const LogitBias& b : row.logit_bias) l[b.token] += b.bias;
   for (size_t t = 0; t < l.size(); t++) {
     if (seen[t]) l[t] = l[t] > 0 ? l[t] / row.repetition_penalty : l[t] * row.repetition_penalty;
     if (count[t] == 0) continue;

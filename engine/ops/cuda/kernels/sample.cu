@@ -13,8 +13,9 @@ namespace {
 __device__ bool Penalises(const SampleRowData& row) {
   return row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0;
 }
+__device__ bool HasBitmask(const SampleRowData& row) { return row.allowed_begin < row.allowed_end; }
 __device__ bool Adjusts(const SampleRowData& row) {
-  return row.masked_begin < row.masked_end || row.bias_begin < row.bias_end || Penalises(row);
+  return HasBitmask(row) || row.masked_begin < row.masked_end || row.bias_begin < row.bias_end || Penalises(row);
 }
 __device__ bool Draws(const SampleRowData& row) { return row.temperature > 0; }
 __device__ bool Filters(const SampleRowData& row, int32_t vocab_size) {
@@ -64,6 +65,16 @@ __device__ void Penalise(const SampleRowData& row, const int32_t* ints, int32_t*
   for (int32_t i = row.output_begin + threadIdx.x; i < row.output_end; i += kAdjustThreads) apply(ints[i]);
 }
 
+// Four logits from token c on, c a multiple of 4, by the bits that say which may stay.
+__device__ __forceinline__ float4 Allowed(float4 logits, const uint32_t* bitmask, int32_t c) {
+  const uint32_t bits = bitmask[c / 32] >> (c % 32);
+  logits.x = bits & 1 ? logits.x : -INFINITY;
+  logits.y = bits & 2 ? logits.y : -INFINITY;
+  logits.z = bits & 4 ? logits.z : -INFINITY;
+  logits.w = bits & 8 ? logits.w : -INFINITY;
+  return logits;
+}
+
 // A block a row; nothing to do for most.
 __global__ void __launch_bounds__(kAdjustThreads) AdjustKernel(const __grid_constant__ SampleArgs args, bool aligned) {
   const SampleRowData row = args.rows[blockIdx.x];
@@ -72,8 +83,9 @@ __global__ void __launch_bounds__(kAdjustThreads) AdjustKernel(const __grid_cons
   const int64_t first = int64_t{blockIdx.x} * args.vocab_size;
   float* logits = args.scratch + first;
   for (int32_t c = threadIdx.x * 4; c < args.vocab_size; c += kAdjustThreads * 4) {
-    StoreFour(args.scratch, Element::kF32, first, c, args.vocab_size, aligned,
-              LoadFour(raw, c, args.vocab_size, aligned));
+    float4 four = LoadFour(raw, c, args.vocab_size, aligned);
+    if (HasBitmask(row)) four = Allowed(four, args.bitmasks + row.allowed_begin, c);
+    StoreFour(args.scratch, Element::kF32, first, c, args.vocab_size, aligned, four);
   }
   __syncthreads();
   for (int32_t i = row.masked_begin + threadIdx.x; i < row.masked_end; i += kAdjustThreads) {

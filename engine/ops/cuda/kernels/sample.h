@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "engine/base/draw_params.h"
 #include "engine/ops/cuda/kernels/types.h"
 
 namespace sluice::cuda {
@@ -10,18 +11,15 @@ namespace sluice::cuda {
 // logits[i] = softcap(scale * logits[i]); softcap 0: none.
 void LaunchFinishLogits(float* logits, int64_t count, float scale, float softcap, Stream stream);
 
-// SampleRow of engine/ops/sampling.h, its lists as ranges of one array of ints (and of floats, for the biases).
-struct SampleRowData {
-  int32_t logits_row;
-  float temperature, min_p, top_p;
-  int32_t top_k;
-  float repetition_penalty, frequency_penalty, presence_penalty;
-  int32_t prompt_begin, prompt_end;  // into ints: tokens, each id inside the vocabulary
-  int32_t output_begin, output_end;
-  int32_t masked_begin, masked_end;
-  int32_t bias_begin, bias_end;  // tokens in ints, no token twice; their biases at the same places of floats
-  uint64_t seed;
-  int64_t position;
+// SampleRow of engine/base/sample_row.h, its lists as ranges of one array of ints (and of floats, for the biases).
+struct SampleRowData : DrawParams {
+  int32_t logits_row = 0;
+  int64_t position = 0;
+  int32_t prompt_begin = 0, prompt_end = 0;  // into ints: tokens, each id inside the vocabulary
+  int32_t output_begin = 0, output_end = 0;
+  int32_t allowed_begin = 0, allowed_end = 0;  // into bitmasks, TokenBitmaskWords(vocab_size) words, or none: all are allowed
+  int32_t masked_begin = 0, masked_end = 0;
+  int32_t bias_begin = 0, bias_end = 0;  // tokens in ints, no token twice; their biases at the same places of floats
 };
 
 struct SampleArgs {
@@ -31,6 +29,7 @@ struct SampleArgs {
   const SampleRowData* rows = nullptr;  // [num_rows]
   const int32_t* ints = nullptr;
   const float* floats = nullptr;
+  const uint32_t* bitmasks = nullptr;  // base/token_bitmask.h
   float* scratch = nullptr;   // [num_rows, vocab_size] processed logits of rows that need them
   int32_t* counts = nullptr;  // [num_rows, vocab_size], all zero before and after
   void* workspace = nullptr;  // SampleWorkspaceBytes, 16-byte aligned
