@@ -53,7 +53,7 @@ void AnswerReactor::Close(const absl::Status& status) {
     holding_->Remove(std::numeric_limits<int64_t>::max());
   }
   AddRetryPushback(end, context_);
-  metrics_.CountGrpc(end.code());
+  metrics_.Observe(GrpcReply{end.code()});
   Finish(ToGrpcStatus(end));
 }
 

@@ -60,6 +60,7 @@ void StreamReactor::Send(AnswerEvent event) {
   if (!holding_->Add(int64_t(bytes))) return Cut();
   MutexLock lock(&mutex_);
   if (finished_ || closing_) return holding_->Remove(int64_t(bytes));
+  if (pending.event.has_started()) model_ = pending.event.started().model();
   step_bytes_ += bytes;
   Append(std::move(pending));
   if (!writing_) Advance();
@@ -82,7 +83,7 @@ void StreamReactor::OnWriteDone(bool ok) {
     if (finished_) return;
     if (ok) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - write_started_;
-      if (!pending_.empty()) desk_.metrics.ObserveBackpressure(took.count());
+      if (!pending_.empty()) desk_.metrics.Observe(model_, SlowWrite{took.count()});
       Advance();
     } else {
       FinishLocked(ClientLeftError());
@@ -173,7 +174,7 @@ void StreamReactor::FinishLocked(const absl::Status& status) {
   // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
   if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", request_id_);
   AddRetryPushback(status, context_);
-  desk_.metrics.CountGrpc(status.code());
+  desk_.metrics.Observe(GrpcReply{status.code()});
   Finish(ToGrpcStatus(status));
 }
 

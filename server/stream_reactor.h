@@ -72,6 +72,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   Mutex mutex_;
   std::shared_ptr<StreamReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
+  std::string model_ ABSL_GUARDED_BY(mutex_);  // as the first event says
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t step_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the step whose events are coming

@@ -14,7 +14,7 @@ namespace sluice {
 inline void FinishUnary(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                         const absl::Status& status, Metrics* metrics) {
   AddRetryPushback(status, context);
-  metrics->CountGrpc(status.code());
+  metrics->Observe(GrpcReply{status.code()});
   reactor->Finish(ToGrpcStatus(status));
 }
 

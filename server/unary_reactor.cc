@@ -112,7 +112,7 @@ void UnaryReactor::FinishLocked(const absl::Status& status) {
   prompt_logprobs_.clear();
   if (!status.ok()) holding_->Remove(std::numeric_limits<int64_t>::max());
   AddRetryPushback(status, context_);
-  desk_.metrics.CountGrpc(status.code());
+  desk_.metrics.Observe(GrpcReply{status.code()});
   Finish(ToGrpcStatus(status));
 }
 

@@ -65,7 +65,7 @@ class CallOutputTest : public ::testing::Test {
   Generation generation_;
   v1::Started started_;
   std::shared_ptr<const Tokenizer> tokenizer_ = FakeTokenizer();
-  Metrics metrics_{{.model = "m", .version = "v"}};
+  Metrics metrics_{{.models = {"m"}, .version = "v"}};
   Recorder recorder_;
 };
 
