@@ -56,7 +56,7 @@ class NotingOps : public Ops {
     return absl::UnimplementedError("no experts here");
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
-                                                          const MlaShape&) override {
+                                                          const Mla&) override {
     return absl::UnimplementedError("no latent attention here");
   }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float>) override {

@@ -118,7 +118,7 @@ class AbsorbedRunner {
   int32_t LastEnd() const { return buffers_.ends[unit_.num_rows - 1]; }
 
   void LoadQueries() const {
-    const MlaShape& h = args_.heads;
+    const Mla& h = args_.heads;
     const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
     std::memset(buffers_.q, 0, sizeof(float) * static_cast<size_t>(unit_.num_rows * groups_ * key_dim_ * kLatentLanes));
     for (int i = 0; i < unit_.num_rows; ++i) {
@@ -225,7 +225,7 @@ void MultiplyHeads(CpuContext& context, const std::vector<RowRange>& ranges, int
 class ExpandedTiles {
  public:
   static size_t Bytes(const MlaAttentionArgs& args) {
-    const MlaShape& h = args.heads;
+    const Mla& h = args.heads;
     const int floats =
         kTilePages * PageFloats(h) + kPageTokens * (h.kv_lora_rank + h.qk_rope_head_dim) + kTileTokens * h.kv_lora_rank;
     return static_cast<size_t>(floats) * sizeof(float) + kTileTokens * NarrowBytes(h);
@@ -269,11 +269,11 @@ class ExpandedTiles {
   }
 
  private:
-  static int ValueStride(const MlaShape& h) { return (h.v_head_dim + 15) / 16 * 16; }
-  static int PageFloats(const MlaShape& h) {
+  static int ValueStride(const Mla& h) { return (h.v_head_dim + 15) / 16 * 16; }
+  static int PageFloats(const Mla& h) {
     return kPageTokens * (h.qk_nope_head_dim + h.qk_rope_head_dim + ValueStride(h));
   }
-  static size_t NarrowBytes(const MlaShape& h) {
+  static size_t NarrowBytes(const Mla& h) {
     return RoundUp64(ActivationRowBytes(ActivationType::kInt16, h.kv_lora_rank));
   }
 
@@ -328,7 +328,7 @@ class ExpandedTiles {
   }
 
   const CpuContext& context_;
-  const MlaShape& heads_;
+  const Mla& heads_;
   const CpuKvCache& kv_;
   const SequencePages pages_;
   const PackedLinear& key_;
@@ -345,7 +345,7 @@ class ExpandedTiles {
 
 void CpuMla::Attention(CpuContext& context, const MlaAttentionArgs& args) {
   if (context.num_tokens() == 0) return;
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   SLUICE_CHECK(args.kv->shape().layers[static_cast<size_t>(args.layer)].head_dim ==
                h.kv_lora_rank + h.qk_rope_head_dim);
   SLUICE_CHECK(UpOf(args).num_heads() == h.num_heads && args.out->cols() == int64_t{h.num_heads} * h.v_head_dim);
@@ -372,7 +372,7 @@ void CpuMla::FindRows(const CpuContext& context, const RowChoice& choice) {
 }
 
 void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   const CpuMlaUp& up = UpOf(args);
   const CpuActivations& q = RowsOf(args.q);
   const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
@@ -415,7 +415,7 @@ void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, cons
 }
 
 void CpuMla::RunExpanded(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   AttentionArgs attention;
   attention.q = args.q;
   attention.heads = {h.num_heads, h.num_heads, h.qk_nope_head_dim + h.qk_rope_head_dim, h.v_head_dim};

@@ -222,7 +222,7 @@ absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int3
 }
 
 absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                               const MlaShape& heads) {
+                                                               const Mla& heads) {
   SLUICE_RETURN_IF_ERROR(ValidateMlaUp(key_up, value_up, heads));
   if (heads.qk_nope_head_dim % 8 != 0 || heads.kv_lora_rank % 8 != 0 || heads.qk_rope_head_dim % 8 != 0 ||
       heads.v_head_dim % 8 != 0) {

@@ -121,7 +121,7 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<CudaExperts>> Experts(std::span<const std::vector<TensorView>> experts,
                                                        LinearLayout layout);
   absl::StatusOr<std::unique_ptr<CudaMlaUp>> MlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                   const MlaShape& heads);
+                                                   const Mla& heads);
   absl::StatusOr<std::unique_ptr<CudaVector>> Vector(std::span<const float> values);
   absl::StatusOr<std::unique_ptr<CudaRope>> Rope(const RopeTable& table);
 

@@ -101,12 +101,12 @@ void Rotate(const RopeArgs& rope, const Turn& turn, float* head) {
   }
 }
 
-void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
-  if (args.kind == QkNormKind::kFullWidth) {
-    Normalise(x, int64_t{num_heads} * head_dim, args.params, V(weight), nullptr);
-  } else if (args.kind != QkNormKind::kNone) {
-    const float* w = args.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
-    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, args.params, w, nullptr);
+void NormHeads(const QkNormSpec& spec, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
+  if (spec.kind == QkNormKind::kFullWidth) {
+    Normalise(x, int64_t{num_heads} * head_dim, spec.norm, V(weight), nullptr);
+  } else if (spec.kind != QkNormKind::kNone) {
+    const float* w = spec.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
+    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, spec.norm, w, nullptr);
   }
 }
 

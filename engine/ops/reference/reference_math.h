@@ -15,7 +15,7 @@ float RoundTo(KvDType type, float x);
 // In place; weight and bias may be null (1 and 0).
 void Normalise(float* x, int64_t n, const NormParams& params, const float* weight, const float* bias);
 Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm);
-void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim);
+void NormHeads(const QkNormSpec& spec, const VectorWeights* weight, float* x, int num_heads, int head_dim);
 
 // The values of the parts, one below the other. REQUIRES: they are valid (engine/ops/validate.h).
 Matrix ReadMatrix(std::span<const TensorView> parts);
