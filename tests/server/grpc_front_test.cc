@@ -14,7 +14,7 @@
 
 #include "engine/base/mutex.h"
 #include "server/net/acceptor.h"
-#include "server/net/peer_name.h"
+#include "tests/server/peer_of.h"
 #include "tests/server/raw_http2.h"
 #include "tests/server/raw_socket.h"
 
