@@ -1,3 +1,26 @@
+// Both forms of latent attention (MlaAttentionArgs) on the CPU.
+//
+// Worked example: one head; latents of 2 values, keys of 2 values without position and one rotated, values of 1.
+//   key matrix K = | 1 0 |    value matrix V = | 2 -1 |    query: nope (2, 1), rope 1; scale 1
+//                  | 1 1 |
+//   cache: token 0 latent c = (1, 2), rope key 3;  token 1 c = (0, 1), rope key 7
+//
+//   expanded: makes keys and values of every token                 absorbed: stays among the latents
+//     token 0: K c = (1, 3), V c =  0                                query K^T (2, 1) = (3, 1), once a row
+//     token 1: K c = (0, 1), V c = -1
+//     s0 = 2*1 + 1*3 + 1*3 = 8                                       s0 = 3*1 + 1*2 + 1*3 = 8
+//     s1 = 2*0 + 1*1 + 1*7 = 8                                       s1 = 3*0 + 1*1 + 1*7 = 8
+//     weights 0.5, 0.5                                               weights 0.5, 0.5; weighted latent (0.5, 1.5)
+//     out = 0.5 * 0 + 0.5 * -1 = -0.5                                out = V (0.5, 1.5) = 1 - 1.5 = -0.5, once a row
+//
+// DeepSeek-V3 (latent 512, nope 128, rope 64, value 128), multiplications for a head: expanded (128 + 128) * 512 =
+// 131,072 a token, then 192 + 128 = 320 a token and row; absorbed 576 + 512 = 1,088 a token and row, 131,072 a row. So
+// decoding takes the absorbed form, and prompts of hundreds of rows, which share what is made, gain by the expanded
+// one.
+//
+//   absorbed: for each row and 16 heads, a lane a head         expanded: for each head and up to 512 rows
+//     q      [key_dim][16 heads]                                 a tile of 64 tokens is made as the kernels for f32
+//     a key  is broadcast to all lanes, and is its own value     keys take it, and attended to by all rows of the unit
 #include "engine/ops/cpu/mla_attention.h"
 
 #include <algorithm>
