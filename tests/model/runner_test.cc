@@ -258,7 +258,7 @@ TEST_F(RunnerTest, EverySamplingFieldReachesTheDevice) {
   EXPECT_EQ(notes_[0].biases[0][1].bias, 2.5f);
 }
 
-TEST_F(RunnerTest, MoreLogitsThanFitAreTakenInTurnsAndAnswersKeepTheirPlaces) {
+TEST_F(RunnerTest, LogitsBeyondRoomAreTakenInTurns) {
   SamplingParams params;
   StepPlan plan = EightRows();
   plan.logits_rows = {0, 1, 2, 3, 4, 5, 6};
@@ -328,7 +328,7 @@ TEST_F(RunnerTest, AStepIsLaunchedWithTokensThatOnlyTheDeviceKnows) {
   }
 }
 
-TEST_F(RunnerTest, AStepThatIsWaitedForTakesTheOneBeforeFirstAndGivesTheNextItsTokens) {
+TEST_F(RunnerTest, ASynchronousStepTakesThePreviousOneFirst) {
   ops_->RunAhead();
   SamplingParams params;
   StepPlan simple = EightRows();

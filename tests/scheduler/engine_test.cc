@@ -90,7 +90,7 @@ TEST_F(EngineTest, TheContextIsReleasedByWhoeverTookTheLastOutput) {
 
 // ---- Submit ----
 
-TEST_F(EngineTest, TellsAPromptTooLongForTheContextFromOneTooLongForThePool) {
+TEST_F(EngineTest, DistinguishesPromptsTooLongForContextAndForPool) {
   EngineOptions options = SmallOptions();
   options.num_blocks = 30;  // 120 tokens; the context has 256
   Start(options);
@@ -348,7 +348,7 @@ TEST_F(EngineTest, GoingAwayIsStopping) {
 
 // ---- Faults ----
 
-TEST_F(EngineTest, ADeviceFaultEndsEverybodyOnceAndIsTheAnswerToLaterRequests) {
+TEST_F(EngineTest, ADeviceFaultEndsAllAndRefusesLaterRequests) {
   int num_steps = 0;
   options_ = SmallOptions();
   options_.max_num_seqs = 2;
@@ -412,7 +412,7 @@ TEST_F(EngineTest, AFaultOfADeviceThatRunsAheadEndsEverybodyOnce) {
   }
 }
 
-TEST_F(EngineTest, ADeviceThatRunsAheadHasTheNextStepBeforeTheResultOfOneIsTaken) {
+TEST_F(EngineTest, LaunchesTheNextStepBeforeTakingAResult) {
   options_ = SmallOptions();
   auto runner = std::make_unique<testing::HashRunner>(options_, /*launches_async=*/true);
   std::string calls;
@@ -448,7 +448,7 @@ TEST_F(EngineTest, LogitsWithoutAFiniteValueEndOneRequest) {
 
 // ---- Stats ----
 
-TEST_F(EngineTest, StatsShowWorkFromTheMomentItIsSubmittedAndProgressWhenAStepEnds) {
+TEST_F(EngineTest, StatsShowWorkAtOnceAndProgressPerStep) {
   StartGated(SmallOptions());
   EXPECT_FALSE(engine_->Stats().busy);
   EXPECT_EQ(engine_->Stats().kv_blocks_free, options_.num_blocks);

@@ -79,7 +79,7 @@ TEST_F(CallOutputTest, TextIsTheSameInPiecesOfAnySize) {
   }
 }
 
-TEST_F(CallOutputTest, NotAByteOfAStopStringIsSentWhateverThePieces) {
+TEST_F(CallOutputTest, NoByteOfAStopStringIsSent) {
   StopAt({"</END>", "never"});
   const std::string text = "one </EN two</END> three";
   for (size_t piece = 1; piece <= text.size(); ++piece) {

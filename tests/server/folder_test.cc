@@ -58,7 +58,7 @@ TEST_F(FolderTest, WhatTheFlagsSayReachesTheRunner) {
   EXPECT_EQ(host->engine.max_num_batched_tokens, 200);
 }
 
-TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {
+TEST_F(FolderTest, WarnsWithBothNumbersWhenMemoryShrinksTheContext) {
   ServerOptions options = TestOptions();
   options.model.path = folder_.string();
   options.model.num_threads = 1;
