@@ -195,7 +195,7 @@ void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args)
     gather.q_latent = row(q_latent, run.first, heads.num_heads * q_latent_head);
     gather.element = context.element();
     MultiplyHeads(context, run.count,
-                  {&up.turned_key(), gather.q, heads.num_heads * q_head, q_head, gather.q_latent,
+                  {&up.transposed_key(), gather.q, heads.num_heads * q_head, q_head, gather.q_latent,
                    heads.num_heads * q_latent_head, q_latent_head},
                   0, heads.num_heads);
     cuda::LaunchMlaGatherRope(gather, context.stream());

@@ -167,13 +167,13 @@ void MlaQkv(const BatchView& batch, const MlaQkvArgs& args) {
         NormaliseBy(args.q_latent_norm, q.data(), q_size);
         q = Multiply(M(args.q_up), q.data(), nullptr);
       }
-      const Turn turn = TurnAt(args.rope, batch, s, batch.positions[r]);
-      for (int i = 0; i < h.num_heads; i++) Rotate(args.rope, turn, &q[size_t(i * q_dim + h.qk_nope_head_dim)]);
+      const Rotation rotation = RotationAt(args.rope, batch, s, batch.positions[r]);
+      for (int i = 0; i < h.num_heads; i++) Rotate(args.rope, rotation, &q[size_t(i * q_dim + h.qk_nope_head_dim)]);
       std::copy(q.begin(), q.end(), R(args.q).row(r));
 
       float* latent = down.data() + q_size;
       NormaliseBy(args.kv_latent_norm, latent, h.kv_lora_rank);
-      Rotate(args.rope, turn, latent + h.kv_lora_rank);
+      Rotate(args.rope, rotation, latent + h.kv_lora_rank);
       const int64_t slot = batch.kv_groups[size_t(args.kv_group)].slot_mapping[r];
       std::transform(latent, latent + h.kv_lora_rank + h.qk_rope_head_dim, kv.k(args.layer, slot, 0),
                      [&](float x) { return RoundTo(kv.cache_shape.dtype, x); });

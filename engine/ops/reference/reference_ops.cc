@@ -110,8 +110,8 @@ class ReferenceOps : public Ops {
       if (!h.qk_norm.after_rope) norm();
       const int32_t position = batch_.positions[r];
       if (args.rope) {
-        const Turn turn = TurnAt(*args.rope, batch_, SequenceOf(r), position);
-        for (int i = 0; i < h.num_heads + h.num_kv_heads; i++) Rotate(*args.rope, turn, q + i * h.head_dim);
+        const Rotation rotation = RotationAt(*args.rope, batch_, SequenceOf(r), position);
+        for (int i = 0; i < h.num_heads + h.num_kv_heads; i++) Rotate(*args.rope, rotation, q + i * h.head_dim);
       }
       if (h.qk_norm.after_rope) norm();
       if (args.query_temperature_floor) {
