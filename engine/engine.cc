@@ -40,14 +40,14 @@ struct Inbox {
   std::vector<Arrival> arrivals;
   int64_t num_tokens = 0;  // of the arrivals' prompts
   std::vector<Cancellation> cancellations;
-  SequenceId drain_below = 0;  // submissions of smaller ids of which nothing ever ran are to be sent away
+  bool drain = false;  // submissions of which nothing ever ran are to be sent away
 
-  bool empty() const { return arrivals.empty() && cancellations.empty() && drain_below == 0; }
+  bool empty() const { return arrivals.empty() && cancellations.empty() && !drain; }
   void Clear() {
     arrivals.clear();
     num_tokens = 0;
     cancellations.clear();
-    drain_below = 0;
+    drain = false;
   }
 };
 
@@ -79,7 +79,6 @@ class Engine::Impl {
   EngineStats Stats() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string DescribeWorkers() const { return runner_->DescribeWorkers(); }
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Undrain() ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_, stop_mutex_);
 
  private:
@@ -211,14 +210,9 @@ void Engine::Impl::Drain() {
   {
     MutexLock lock(&mutex_);
     stats_.draining = true;
-    inbox_.drain_below = next_id_;
+    inbox_.drain = true;
   }
   wake_.NotifyOne();
-}
-
-void Engine::Impl::Undrain() {
-  MutexLock lock(&mutex_);
-  stats_.draining = false;
 }
 
 void Engine::Impl::Stop() {
@@ -257,10 +251,8 @@ void Engine::Impl::ApplyInbox() {
   const int64_t now_ns = clock_.NowNs();
   for (Arrival& a : taken_.arrivals) scheduler_.Add(a.id, a.first_sibling, std::move(a.request), a.arrival_ns);
   for (const Cancellation& c : taken_.cancellations) scheduler_.Finish(c.id, c.reason, now_ns, &outputs_);
-  if (taken_.drain_below > 0) {
-    const auto never_ran = [&](const Sequence& s) {
-      return s.id < taken_.drain_below && !scheduler_.any_sibling_ran(s);
-    };
+  if (taken_.drain) {
+    const auto never_ran = [&](const Sequence& s) { return !scheduler_.any_sibling_ran(s); };
     scheduler_.FinishIf(never_ran, FinishReason::kError, DrainingError(), now_ns, &outputs_);
   }
   scheduler_.FinishExpired(now_ns, &outputs_);
@@ -361,7 +353,6 @@ void Engine::Cancel(SequenceId id, FinishReason reason) { impl_->Cancel(id, reas
 EngineStats Engine::Stats() const { return impl_->Stats(); }
 std::string Engine::DescribeWorkers() const { return impl_->DescribeWorkers(); }
 void Engine::Drain() { impl_->Drain(); }
-void Engine::Undrain() { impl_->Undrain(); }
 void Engine::Stop() { impl_->Stop(); }
 
 }  // namespace sluice

@@ -69,9 +69,8 @@ class Engine {
 
   // From now on Submit answers UNAVAILABLE. What was submitted together and has not begun to run finishes as kError
   // with an UNAVAILABLE status; where one sequence has run, all of its submission go on, also those that still wait.
-  // Thread-safe; undone by Undrain.
+  // Thread-safe; there is no way back.
   void Drain();
-  void Undrain();
 
   // Finishes every sequence as kCancelled and ends the thread. Idempotent, thread-safe; not to be called from the sink.
   void Stop();

@@ -1,22 +1,16 @@
 #include "server/answer_reactor.h"
 
-#include <cstdint>
-#include <limits>
+#include <string>
 #include <utility>
 
 #include "server/calls/status.h"
-#include "server/grpc_status.h"
 
 namespace sluice {
 
 std::shared_ptr<AnswerReactor> AnswerReactor::Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer,
                                                      OutputBudget* budget, int64_t max_bytes, Metrics* metrics) {
   auto reactor = std::shared_ptr<AnswerReactor>(new AnswerReactor(context, answer, max_bytes, metrics));
-  reactor->holding_ = budget->Open(context->peer(), [weak = reactor->weak_from_this()] {
-    if (const auto reactor = weak.lock()) reactor->Cut();
-  });
-  MutexLock lock(&reactor->mutex_);
-  reactor->self_ = reactor;
+  reactor->Begin(budget);
   return reactor;
 }
 
@@ -50,24 +44,14 @@ void AnswerReactor::Close(const absl::Status& status) {
     *answer_ = std::move(bytes);
   } else {
     bytes.Clear();
-    holding_->Remove(std::numeric_limits<int64_t>::max());
+    LetGo();
   }
-  AddRetryPushback(end, context_);
-  metrics_.CountGrpc(end.code());
-  Finish(ToGrpcStatus(end));
+  FinishWith(end);
 }
 
 void AnswerReactor::OnCancel() {
   MutexLock lock(&mutex_);
   if (over_.ok()) over_ = ClientLeftError();
-}
-
-void AnswerReactor::OnDone() {
-  std::shared_ptr<AnswerReactor> self;  // goes last
-  MutexLock lock(&mutex_);
-  done_ = true;
-  holding_->Remove(std::numeric_limits<int64_t>::max());
-  self = std::move(self_);
 }
 
 void AnswerReactor::Cut() {

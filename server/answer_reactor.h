@@ -1,25 +1,19 @@
 // A unary call whose answer is made in parts by a thread of ours, and held under the budget until its client has it.
 #pragma once
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
-
+#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
-#include "engine/base/mutex.h"
 #include "google/protobuf/message_lite.h"
 #include "server/answer_bytes.h"
-#include "server/calls/output_budget.h"
-#include "server/metrics.h"
+#include "server/held_reactor.h"
 
 namespace sluice {
 
-class AnswerReactor final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<AnswerReactor> {
+class AnswerReactor final : public HeldReactor<grpc::ServerUnaryReactor> {
  public:
-  // Lives until gRPC is done with it and the last holder has let go. `context` and `answer` are the call's; an answer
-  // of more than `max_bytes` is refused.
+  // `context` and `answer` are the call's; an answer of more than `max_bytes` is refused.
   static std::shared_ptr<AnswerReactor> Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer,
                                                OutputBudget* budget, int64_t max_bytes, Metrics* metrics);
 
@@ -32,26 +26,18 @@ class AnswerReactor final : public grpc::ServerUnaryReactor, public std::enable_
 
  private:
   AnswerReactor(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer, int64_t max_bytes, Metrics* metrics)
-      : context_(context), answer_(answer), max_bytes_(max_bytes), metrics_(*metrics) {}
+      : HeldReactor(context, metrics), answer_(answer), max_bytes_(max_bytes) {}
 
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_);
-  void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Cut() override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Both live until OnDone, which comes after Finish.
-  grpc::CallbackServerContext* const context_;
-  grpc::ByteBuffer* const answer_;
+  grpc::ByteBuffer* const answer_;  // lives until OnDone
   const int64_t max_bytes_;
-  Metrics& metrics_;
-  std::unique_ptr<OutputBudget::Holding> holding_;  // constant once created
 
-  mutable Mutex mutex_;
-  std::shared_ptr<AnswerReactor> self_ ABSL_GUARDED_BY(mutex_);  // keeps the object until OnDone
   AnswerBytes bytes_ ABSL_GUARDED_BY(mutex_);
   int64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status over_ ABSL_GUARDED_BY(mutex_);  // not OK: why nobody wants the answer any more
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

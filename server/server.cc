@@ -107,7 +107,7 @@ class Server::Impl {
  public:
   Impl(const ServerOptions& options, const Clock& clock)
       : desk_(options,
-              {.model = options.model.names.front(), .version = Version(), .vllm_aliases = options.vllm_metrics},
+              {.models = {options.model.names.front()}, .version = Version(), .vllm_aliases = options.vllm_metrics},
               clock),
         generation_(&desk_, &calls_),
         tokenizer_(&desk_),
@@ -258,21 +258,28 @@ class Server::Impl {
         {"/version", []() -> HttpResponse { return {.body = absl::StrCat("{\"version\":\"", Version(), "\"}\n")}; }}};
   }
 
-  MetricsSnapshot Snapshot() const {
-    MetricsSnapshot snapshot;
-    snapshot.healthy = desk_.health.Live();
+  ServerSnapshot Snapshot() const {
+    ServerSnapshot snapshot;
+    snapshot.models = {SnapshotOfModel()};
     snapshot.log_lines_dropped = DroppedLogLines();
     snapshot.output_held_bytes = desk_.output.bytes();
     snapshot.output_cut = desk_.output.num_cut();
-    snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
     if (started_) snapshot.listeners = {public_.front->Stats(), http_->Stats(), private_.front->Stats()};
+    return snapshot;
+  }
+
+  ModelSnapshot SnapshotOfModel() const {
+    ModelSnapshot snapshot;
+    snapshot.model = desk_.options.model.names.front();
+    snapshot.healthy = desk_.health.Live();
+    snapshot.draining = desk_.health.phase() >= HealthState::Phase::kDraining;
     const ServedModel* model = desk_.model.load();
     if (model == nullptr) return snapshot;
     const ModelHost& host = model->host();
     snapshot.engine = model->engine().Stats();
     snapshot.block_size = host.engine.block_size;
-    snapshot.model_load_seconds = host.load_seconds;
-    snapshot.model_weight_bytes = host.weight_bytes;
+    snapshot.load_seconds = host.load_seconds;
+    snapshot.weight_bytes = host.weight_bytes;
     snapshot.kv_cache_bytes = host.kv_bytes;
     snapshot.architecture = host.architecture;
     snapshot.weight_type = host.weight_type;

@@ -1,14 +1,11 @@
 #include "server/stream_reactor.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/answer_bytes.h"
 #include "server/calls/status.h"
-#include "server/grpc_status.h"
-#include "server/metrics.h"
 #include "server/request_message.h"
 
 namespace sluice {
@@ -22,17 +19,8 @@ constexpr size_t kMaxCoalescedBytes = 1 << 20;
 std::shared_ptr<StreamReactor> StreamReactor::Create(grpc::CallbackServerContext* context, FrontDesk* desk,
                                                      Calls* calls) {
   auto reactor = std::shared_ptr<StreamReactor>(new StreamReactor(context, desk, calls));
-  reactor->holding_ = desk->output.Open(context->peer(), [weak = reactor->weak_from_this()] {
-    if (const auto reactor = weak.lock()) reactor->Cut();
-  });
-  MutexLock lock(&reactor->mutex_);
-  reactor->self_ = reactor;
+  reactor->Begin(&desk->output);
   return reactor;
-}
-
-void StreamReactor::Open(const std::string& request_id, const std::string& server_request_id) {
-  request_id_ = request_id;
-  server_request_id_ = server_request_id;
 }
 
 void StreamReactor::BeginStep() {
@@ -48,7 +36,7 @@ void StreamReactor::BeginStep() {
                     absl::StrCat("the client does not read: ", pending_bytes_, " bytes of output wait for it"));
     FinishLocked(end);
   }
-  TellGone(end);
+  TellGoneAndOver(end);
 }
 
 void StreamReactor::Send(AnswerEvent event) {
@@ -60,6 +48,7 @@ void StreamReactor::Send(AnswerEvent event) {
   if (!holding_->Add(int64_t(bytes))) return Cut();
   MutexLock lock(&mutex_);
   if (finished_ || closing_) return holding_->Remove(int64_t(bytes));
+  if (pending.event.has_started()) model_ = pending.event.started().model();
   step_bytes_ += bytes;
   Append(std::move(pending));
   if (!writing_) Advance();
@@ -82,34 +71,14 @@ void StreamReactor::OnWriteDone(bool ok) {
     if (finished_) return;
     if (ok) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - write_started_;
-      if (!pending_.empty()) desk_.metrics.ObserveBackpressure(took.count());
+      if (!pending_.empty()) metrics_.Observe(model_, SlowWrite{took.count()});
       Advance();
     } else {
       FinishLocked(ClientLeftError());
       gone = true;
     }
   }
-  if (gone) TellGone(ClientLeftError());
-}
-
-void StreamReactor::OnCancel() {
-  // What is still being written may stay so for long, but nobody waits for it any more.
-  TellOver();
-  {
-    MutexLock lock(&mutex_);
-    if (finished_) return;
-    FinishLocked(ClientLeftError());
-  }
-  TellGone(ClientLeftError());
-}
-
-void StreamReactor::OnDone() {
-  TellOver();
-  std::shared_ptr<StreamReactor> self;  // goes last
-  MutexLock lock(&mutex_);
-  done_ = true;
-  holding_->Remove(std::numeric_limits<int64_t>::max());
-  self = std::move(self_);
+  if (gone) TellGoneAndOver(ClientLeftError());
 }
 
 void StreamReactor::Append(Pending added) {
@@ -144,7 +113,7 @@ void StreamReactor::Cut() {
     if (writing_) context_->TryCancel();
     if (was_finished) return;
   }
-  TellGone(SlowConsumerError());
+  TellGoneAndOver(SlowConsumerError());
 }
 
 void StreamReactor::Advance() {
@@ -172,22 +141,12 @@ void StreamReactor::FinishLocked(const absl::Status& status) {
   holding_->Remove(int64_t(std::exchange(pending_bytes_, 0)));
   // A refusal has no headers of its own ("trailers only"): that is what lets clients retry by their service config.
   if (!headers_sent_) context_->AddTrailingMetadata("x-request-id", request_id_);
-  AddRetryPushback(status, context_);
-  desk_.metrics.CountGrpc(status.code());
-  Finish(ToGrpcStatus(status));
+  FinishWith(status);
 }
 
-void StreamReactor::TellGone(const absl::Status& why) {
-  calls_.ClientGone(server_request_id_, why);
+void StreamReactor::TellGoneAndOver(const absl::Status& why) {
+  TellGone(why);
   TellOver();
-}
-
-void StreamReactor::TellOver() {
-  {
-    MutexLock lock(&mutex_);
-    if (std::exchange(over_, true)) return;
-  }
-  calls_.ReplyOver(server_request_id_);
 }
 
 }  // namespace sluice

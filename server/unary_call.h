@@ -1,4 +1,4 @@
-// Answers of plain unary calls: status with details, counted.
+// Plain unary calls, which have their answer at once.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -11,14 +11,7 @@
 
 namespace sluice {
 
-inline void FinishUnary(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
-                        const absl::Status& status, Metrics* metrics) {
-  AddRetryPushback(status, context);
-  metrics->CountGrpc(status.code());
-  reactor->Finish(ToGrpcStatus(status));
-}
-
-// For a method that has its answer at once: `answer` is called with the request of `bytes`, if it can be read, and
+// `answer` is called with the request of `bytes`, if it can be read, and
 // (const Request&, Response*) -> absl::Status fills what goes into `out`.
 template <class Request, class Response, class Answer>
 grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes,
@@ -31,7 +24,7 @@ grpc::ServerUnaryReactor* AnswerUnary(grpc::CallbackServerContext* context, cons
   if (status.ok()) status = answer(request, &response);
   if (status.ok()) *out = ToBytes(response);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  FinishUnary(context, reactor, status, metrics);
+  FinishCall(context, reactor, status, metrics);
   return reactor;
 }
 

@@ -1,29 +1,17 @@
 #include "server/unary_reactor.h"
 
-#include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "server/answer_bytes.h"
 #include "server/calls/status.h"
-#include "server/grpc_status.h"
 
 namespace sluice {
 
 std::shared_ptr<UnaryReactor> UnaryReactor::Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer,
                                                    FrontDesk* desk, Calls* calls) {
   auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, answer, desk, calls));
-  reactor->holding_ = desk->output.Open(context->peer(), [weak = reactor->weak_from_this()] {
-    if (const auto reactor = weak.lock()) reactor->Cut();
-  });
-  MutexLock lock(&reactor->mutex_);
-  reactor->self_ = reactor;
+  reactor->Begin(&desk->output);
   return reactor;
-}
-
-void UnaryReactor::Open(const std::string& request_id, const std::string& server_request_id) {
-  request_id_ = request_id;
-  server_request_id_ = server_request_id;
 }
 
 void UnaryReactor::Send(AnswerEvent event) {
@@ -36,7 +24,7 @@ void UnaryReactor::Send(AnswerEvent event) {
     fits = answer_bytes_ <= max_bytes;
     if (!fits) FinishLocked(AnswerTooLargeError(max_bytes));
   }
-  if (!fits) return calls_.ClientGone(server_request_id_, AnswerTooLargeError(max_bytes));
+  if (!fits) return TellGone(AnswerTooLargeError(max_bytes));
   if (!holding_->Add(bytes)) return Cut();
   MutexLock lock(&mutex_);
   if (finished_) return holding_->Remove(bytes);
@@ -52,25 +40,6 @@ void UnaryReactor::Send(AnswerEvent event) {
 void UnaryReactor::Close(const absl::Status& status) {
   MutexLock lock(&mutex_);
   if (!finished_) FinishLocked(status);
-}
-
-void UnaryReactor::OnCancel() {
-  TellOver();  // see StreamReactor::OnCancel
-  {
-    MutexLock lock(&mutex_);
-    if (finished_) return;
-    FinishLocked(ClientLeftError());
-  }
-  calls_.ClientGone(server_request_id_, ClientLeftError());
-}
-
-void UnaryReactor::OnDone() {
-  TellOver();
-  std::shared_ptr<UnaryReactor> self;  // goes last
-  MutexLock lock(&mutex_);
-  done_ = true;
-  holding_->Remove(std::numeric_limits<int64_t>::max());
-  self = std::move(self_);
 }
 
 grpc::ByteBuffer UnaryReactor::AnswerLocked() {
@@ -94,7 +63,7 @@ void UnaryReactor::Cut() {
     }
     FinishLocked(SlowConsumerError());
   }
-  calls_.ClientGone(server_request_id_, SlowConsumerError());
+  TellGone(SlowConsumerError());
 }
 
 void UnaryReactor::FinishLocked(const absl::Status& status) {
@@ -110,18 +79,8 @@ void UnaryReactor::FinishLocked(const absl::Status& status) {
   answer_.Clear();
   lists_.clear();
   prompt_logprobs_.clear();
-  if (!status.ok()) holding_->Remove(std::numeric_limits<int64_t>::max());
-  AddRetryPushback(status, context_);
-  desk_.metrics.CountGrpc(status.code());
-  Finish(ToGrpcStatus(status));
-}
-
-void UnaryReactor::TellOver() {
-  {
-    MutexLock lock(&mutex_);
-    if (std::exchange(over_, true)) return;
-  }
-  calls_.ReplyOver(server_request_id_);
+  if (!status.ok()) LetGo();
+  FinishWith(status);
 }
 
 }  // namespace sluice

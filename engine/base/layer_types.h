@@ -27,6 +27,34 @@ enum class RopeLayout : uint8_t {
 
 enum class QkNormKind : uint8_t { kNone, kPerHead, kFullWidth, kL2PerHead };
 
+struct QkNormSpec {
+  QkNormKind kind = QkNormKind::kNone;
+  NormParams norm = {};
+  bool after_rope = false;
+};
+
+// Grouped-query attention; MHA has num_kv_heads == num_heads, MQA has 1. Query head h reads KV head h / (num_heads /
+// num_kv_heads).
+struct Gqa {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;  // of queries and keys
+  int32_t value_head_dim = 0;
+  QkNormSpec qk_norm = {};
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): the cache holds kv_lora_rank + qk_rope_head_dim values
+// per token, no head axis.
+struct Mla {
+  int32_t num_heads = 0;
+  std::optional<int32_t> q_lora_rank = {};  // none: queries are projected from x directly
+  int32_t kv_lora_rank = 0;
+  int32_t qk_nope_head_dim = 0;
+  int32_t qk_rope_head_dim = 0;
+  int32_t v_head_dim = 0;
+  float latent_norm_eps = 1e-6f;
+};
+
 enum class MaskKind : uint8_t {
   kFull,    // key <= query
   kWindow,  // query - key < size: `size` keys including the query itself

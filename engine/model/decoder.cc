@@ -15,8 +15,6 @@ std::optional<NormArgs> MakeNorm(const std::optional<NormParams>& params, const 
   return NormArgs{*params, weights.weight.get(), weights.bias.get()};
 }
 
-GqaShape MakeHeads(const Gqa& gqa) { return {gqa.num_heads, gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
-
 KvLayerShape MakeKvLayer(const Gqa& gqa) { return {gqa.num_kv_heads, gqa.head_dim, gqa.value_head_dim}; }
 KvLayerShape MakeKvLayer(const Mla& mla) { return {1, mla.kv_lora_rank + mla.qk_rope_head_dim, 0}; }
 
@@ -147,9 +145,9 @@ void Decoder::Attend(int32_t layer, const Gqa& gqa, KvCache* kv) {
   qkv.norm = MakeNorm(spec.pre_attn, weights.pre_attn);
   qkv.qkv = weights.qkv.get();
   qkv.bias = weights.qkv_bias.get();
-  qkv.heads = MakeHeads(gqa);
-  qkv.qk_norm = {gqa.qk_norm.kind, gqa.qk_norm.norm, weights.q_norm.get(), weights.k_norm.get(),
-                 gqa.qk_norm.after_rope};
+  qkv.heads = gqa;
+  qkv.q_norm = weights.q_norm.get();
+  qkv.k_norm = weights.k_norm.get();
   if (attention.rope.has_value()) qkv.rope = Rope(*attention.rope);
   if (attention.query_temperature.has_value()) {
     qkv.query_temperature_floor = attention.query_temperature->floor;
@@ -185,7 +183,7 @@ void Decoder::Attend(int32_t layer, const Mla& mla, KvCache* kv) {
   qkv.norm = MakeNorm(spec.pre_attn, weights.pre_attn);
   qkv.down = weights.mla.down.get();
   qkv.bias = weights.mla.down_bias.get();
-  qkv.heads = MakeMlaShape(mla);
+  qkv.heads = mla;
   qkv.q_latent_norm = {latent_norm, weights.mla.q_latent_norm.get()};
   qkv.q_up = weights.mla.q_up.get();
   qkv.kv_latent_norm = {latent_norm, weights.mla.kv_latent_norm.get()};

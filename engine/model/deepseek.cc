@@ -72,7 +72,7 @@ float SoftmaxScale(const Mla& mla, const RopeScaling& scaling) {
   return float(scale);
 }
 
-// A layer without FFN, whose queries and keys turn by table 0.
+// A layer without FFN, whose queries and keys rotate by table 0.
 LayerSpec MakeLayer(const Mla& mla, const RopeSpec& rope, const RopeScaling& scaling, const NormParams& norm) {
   LayerSpec layer;
   layer.pre_attn = layer.pre_ffn = norm;
@@ -220,9 +220,9 @@ absl::StatusOr<ModelSpec> ReadConfig(const ConfigJson& config, const Generation&
   SLUICE_ASSIGN_OR_RETURN(const float eps, config.FloatOr("rms_norm_eps", 1e-6f));
   SLUICE_ASSIGN_OR_RETURN(const Mla mla, ReadMla(config));
   SLUICE_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRopeConfig(config, {.max_position = spec.max_position}));
-  SLUICE_ASSIGN_OR_RETURN(const RopeSpec turn, AddRope(config.name(), rope, mla.qk_rope_head_dim, layout, &spec));
+  SLUICE_ASSIGN_OR_RETURN(const RopeSpec rotation, AddRope(config.name(), rope, mla.qk_rope_head_dim, layout, &spec));
   spec.final_norm = {.eps = eps};
-  LayerSpec layer = MakeLayer(mla, turn, rope.scaling, spec.final_norm);
+  LayerSpec layer = MakeLayer(mla, rotation, rope.scaling, spec.final_norm);
   SLUICE_ASSIGN_OR_RETURN(const bool bias, config.BoolOr("attention_bias", false));
   // A query made in one piece has no bias in this family.
   layer.attention.q_bias = bias && mla.q_lora_rank.has_value();
@@ -338,13 +338,13 @@ absl::StatusOr<ModelSpec> DeepseekFromGguf(const Gguf& gguf) {
   SLUICE_ASSIGN_OR_RETURN(const float eps, keys.GetPositive("attention.layer_norm_rms_epsilon"));
   SLUICE_ASSIGN_OR_RETURN(const Mla mla, ReadMla(keys, num_all));
   SLUICE_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRope(keys, spec.max_position));
-  SLUICE_ASSIGN_OR_RETURN(const RopeSpec turn,
+  SLUICE_ASSIGN_OR_RETURN(const RopeSpec rotation,
                           AddRope(keys, rope, mla.qk_rope_head_dim, RopeLayout::kInterleaved, &spec));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<MoeFfn> moe, ReadMoe(keys, num_all, num_dense));
   DenseFfn dense;
   SLUICE_ASSIGN_OR_RETURN(dense.intermediate_size, keys.SameInAllLayers("feed_forward_length", num_all));
   spec.final_norm = {.eps = eps};
-  LayerSpec layer = MakeLayer(mla, turn, rope.scaling, spec.final_norm);
+  LayerSpec layer = MakeLayer(mla, rotation, rope.scaling, spec.final_norm);
   layer.attention.q_bias = keys.HasTensor("blk.0.attn_q_a.bias");
   layer.attention.k_bias = keys.HasTensor("blk.0.attn_kv_a_mqa.bias");
   layer.attention.o_bias = keys.HasTensor("blk.0.attn_output.bias");

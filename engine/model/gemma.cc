@@ -1,6 +1,6 @@
 // Gemma 2 (arXiv:2408.00118) and Gemma 3 (arXiv:2503.19786), the text model: norms before and after both halves of a
 // layer, embeddings scaled by the root of the width, tanh GELU, most layers with a window. Gemma 2 caps the attention
-// scores; Gemma 3 norms queries and keys instead and turns them by one table in window layers, another in the full
+// scores; Gemma 3 norms queries and keys instead and rotates them by one table in window layers, another in the full
 // ones.
 #include <cmath>
 #include <optional>
@@ -202,9 +202,9 @@ absl::StatusOr<ModelSpec> Gemma2FromConfig(const ConfigJson& config) {
   SLUICE_ASSIGN_OR_RETURN(ModelSpec spec, ReadText(config, kGemma2, 2));
   spec.architecture = "gemma2";
   SLUICE_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRopeConfig(config, {.max_position = spec.max_position}));
-  SLUICE_ASSIGN_OR_RETURN(const RopeSpec turn,
+  SLUICE_ASSIGN_OR_RETURN(const RopeSpec rotation,
                           AddRope(config.name(), rope, HeadDim(spec), RopeLayout::kHalfSplit, &spec));
-  SetRope(turn, turn, &spec);
+  SetRope(rotation, rotation, &spec);
   SLUICE_ASSIGN_OR_RETURN(const std::optional<float> softcap, ReadSoftcap(config, "attn_logit_softcapping", 50.0f));
   for (LayerSpec& layer : spec.layers) layer.attention.softcap = softcap;
   SLUICE_ASSIGN_OR_RETURN(spec.final_softcap, ReadSoftcap(config, "final_logit_softcapping", 30.0f));

@@ -1,4 +1,4 @@
-// Llama 4, the text model: most layers see a chunk of the context and turn queries and keys, every fourth sees all of
+// Llama 4, the text model: most layers see a chunk of the context and rotate queries and keys, every fourth sees all of
 // it and does not but grows its queries with the position; a mixture of experts with a shared one in all layers (Scout)
 // or every other (Maverick), whose weights multiply what an expert is given.
 #include <optional>
@@ -51,13 +51,14 @@ void FillIn(MoeFfn* moe) {
   moe->shared_intermediate_size = moe->expert_intermediate_size;
 }
 
-// Layers that turn norm queries and keys with `qk_norm`; the others, whose queries grow with `temperature`, do neither.
+// Layers that rotate norm queries and keys with `qk_norm`; the others, whose queries grow with `temperature`, do
+// neither.
 // REQUIRES: all layers have a RoPE, and it is interleaved.
-void SetPositions(const std::vector<bool>& turns, bool qk_norm, const std::optional<QueryTemperature>& temperature,
+void SetPositions(const std::vector<bool>& rotates, bool qk_norm, const std::optional<QueryTemperature>& temperature,
                   ModelSpec* spec) {
   for (size_t i = 0; i < spec->layers.size(); ++i) {
     AttentionSpec& attention = spec->layers[i].attention;
-    if (!turns[i]) {
+    if (!rotates[i]) {
       attention.rope.reset();
       attention.query_temperature = temperature;
     } else if (qk_norm) {
@@ -69,24 +70,24 @@ void SetPositions(const std::vector<bool>& turns, bool qk_norm, const std::optio
 
 // ---------------------------------------------------------------- config.json
 
-// `no_rope_layers` says the opposite of its name: 1 for a layer that turns. Empty or missing: all but every fourth.
-absl::StatusOr<std::vector<bool>> ReadTurns(const ConfigJson& config, size_t num_layers) {
+// `no_rope_layers` says the opposite of its name: 1 for a layer that rotates. Empty or missing: all but every fourth.
+absl::StatusOr<std::vector<bool>> ReadRotatedLayers(const ConfigJson& config, size_t num_layers) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t interval, config.IntOr("no_rope_layer_interval", 1, kMax, 4));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> list, config.FindInts("no_rope_layers", 0, 1));
-  std::vector<bool> turns;
+  std::vector<bool> rotates;
   if (!list.has_value() || list->empty()) {
-    for (size_t i = 0; i < num_layers; ++i) turns.push_back(int64_t(i + 1) % interval != 0);
-    return turns;
+    for (size_t i = 0; i < num_layers; ++i) rotates.push_back(int64_t(i + 1) % interval != 0);
+    return rotates;
   }
   if (list->size() < num_layers) {
     return absl::InvalidArgumentError(absl::StrCat(config.name(), ": key 'no_rope_layers' has ", list->size(),
                                                    " entries for ", num_layers, " layers"));
   }
-  for (size_t i = 0; i < num_layers; ++i) turns.push_back((*list)[i] != 0);
-  return turns;
+  for (size_t i = 0; i < num_layers; ++i) rotates.push_back((*list)[i] != 0);
+  return rotates;
 }
 
-absl::Status SetMasks(const ConfigJson& config, const std::vector<bool>& turns, ModelSpec* spec) {
+absl::Status SetMasks(const ConfigJson& config, const std::vector<bool>& rotates, ModelSpec* spec) {
   std::optional<int64_t> chunk = 8192;
   if (config.Has("attention_chunk_size")) {
     SLUICE_ASSIGN_OR_RETURN(chunk, config.FindInt("attention_chunk_size", 1, kMax));
@@ -94,7 +95,7 @@ absl::Status SetMasks(const ConfigJson& config, const std::vector<bool>& turns, 
   SLUICE_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> types,
                           FindLayerTypes(config, spec->layers.size(), {kChunked, "full_attention"}));
   for (size_t i = 0; i < spec->layers.size(); ++i) {
-    const bool chunked = types.has_value() ? (*types)[i] == kChunked : turns[i] && chunk.has_value();
+    const bool chunked = types.has_value() ? (*types)[i] == kChunked : rotates[i] && chunk.has_value();
     if (!chunked) continue;
     if (!chunk.has_value()) {
       return absl::InvalidArgumentError(
@@ -172,11 +173,11 @@ absl::StatusOr<ModelSpec> Llama4TextFromConfig(const ConfigJson& config) {
                                                                      .rope_theta = 5e5f}));
   SLUICE_RETURN_IF_ERROR(ReadAttentionBias(config, false, &spec));
   for (LayerSpec& layer : spec.layers) layer.attention.rope->layout = RopeLayout::kInterleaved;
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<bool> turns, ReadTurns(config, spec.layers.size()));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<bool> rotates, ReadRotatedLayers(config, spec.layers.size()));
   SLUICE_ASSIGN_OR_RETURN(const bool qk_norm, config.BoolOr("use_qk_norm", true));
   SLUICE_ASSIGN_OR_RETURN(const std::optional<QueryTemperature> temperature, ReadTemperature(config));
-  SetPositions(turns, qk_norm, temperature, &spec);
-  SLUICE_RETURN_IF_ERROR(SetMasks(config, turns, &spec));
+  SetPositions(rotates, qk_norm, temperature, &spec);
+  SLUICE_RETURN_IF_ERROR(SetMasks(config, rotates, &spec));
   SLUICE_RETURN_IF_ERROR(SetFfns(config, &spec));
   return spec;
 }
@@ -198,14 +199,14 @@ absl::StatusOr<ModelSpec> Llama4FromGguf(const Gguf& gguf) {
   if (!moe.has_value()) return keys.Unsupported("expert_count", "is 0, but all models of the family have experts");
   FillIn(&*moe);
   // No key says any of this: chunks of 8192 but in every fourth layer, and of the two models the smaller norms.
-  std::vector<bool> turns;
+  std::vector<bool> rotates;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
-    turns.push_back((i + 1) % 4 != 0);
-    if (turns[i]) layer.attention.mask = {MaskKind::kChunk, 8192};
+    rotates.push_back((i + 1) % 4 != 0);
+    if (rotates[i]) layer.attention.mask = {MaskKind::kChunk, 8192};
     if ((i + 1) % size_t(step) == 0) layer.ffn = *moe;
   }
-  SetPositions(turns, moe->routing.num_experts != 128, QueryTemperature{.floor = 8192, .coef = 0.1f}, &spec);
+  SetPositions(rotates, moe->routing.num_experts != 128, QueryTemperature{.floor = 8192, .coef = 0.1f}, &spec);
   return spec;
 }
 

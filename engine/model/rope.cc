@@ -167,7 +167,7 @@ double LongRopeMagnitude(double factor, int32_t original_max_position) {
 double YarnMagnitude(double s, double k) { return s <= 1 ? 1 : 0.1 * k * std::log(s) + 1; }
 
 YarnRamp FindYarnRamp(double base, int32_t num_rotary, const YarnRope& yarn) {
-  // The pair that turns r times over the original context.
+  // The pair that rotates r times over the original context.
   const auto pair = [&](double r) {
     return num_rotary * std::log(yarn.original_max_position / (2 * pi * r)) / (2 * std::log(base));
   };

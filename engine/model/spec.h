@@ -24,38 +24,10 @@ struct RopeSpec {
   int32_t num_rotary = 0;  // leading dimensions of a head that rotate; even
 };
 
-struct QkNormSpec {
-  QkNormKind kind = QkNormKind::kNone;
-  NormParams norm;
-  bool after_rope = false;
-};
-
 // q * (1 + coef * ln(1 + floor((pos + 1) / floor))), after RoPE (Llama 4).
 struct QueryTemperature {
   float floor = 8192;
   float coef = 0.1f;
-};
-
-// Grouped-query attention; MHA has num_kv_heads == num_heads, MQA has 1. Query head h reads KV head h / (num_heads /
-// num_kv_heads).
-struct Gqa {
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;  // of queries and keys
-  int32_t value_head_dim = 0;
-  QkNormSpec qk_norm;
-};
-
-// Multi-head latent attention (DeepSeek): the cache holds kv_lora_rank + qk_rope_head_dim values per token, no head
-// axis.
-struct Mla {
-  int32_t num_heads = 0;
-  std::optional<int32_t> q_lora_rank;
-  int32_t kv_lora_rank = 0;
-  int32_t qk_nope_head_dim = 0;
-  int32_t qk_rope_head_dim = 0;
-  int32_t v_head_dim = 0;
-  float latent_norm_eps = 1e-6f;
 };
 
 struct AttentionSpec {

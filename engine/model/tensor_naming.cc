@@ -1,5 +1,7 @@
 #include "engine/model/tensor_naming.h"
 
+#include <optional>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -53,14 +55,6 @@ std::string ExpandTensorName(absl::string_view pattern, absl::string_view prefix
   std::string name = absl::StrReplaceAll(pattern, {{"{model}", prefix}, {"{layer}", absl::StrCat(layer)}});
   if (expert >= 0) name = absl::StrReplaceAll(name, {{"{expert}", absl::StrCat(expert)}});
   return name;
-}
-
-std::optional<std::string> FindTensorName(const TensorNaming& naming, TensorRole role, int32_t layer) {
-  const absl::string_view prefix = naming.prefixes.empty() ? "" : naming.prefixes[0];
-  for (const TensorName& name : naming.names) {
-    if (name.role == role) return ExpandTensorName(name.pattern, prefix, layer);
-  }
-  return std::nullopt;
 }
 
 bool IsIgnoredTensor(const TensorNaming& naming, absl::string_view name, int32_t num_layers) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -33,10 +32,6 @@ struct TensorNaming {
 
 // A pattern with its places filled in. `layer` and `expert` are -1 where there is none.
 std::string ExpandTensorName(absl::string_view pattern, absl::string_view prefix, int32_t layer, int32_t expert = -1);
-
-// What `naming` calls a tensor first of all, under its first prefix; nothing when it has no name for the role. An
-// "{expert}" stays. For writing files.
-std::optional<std::string> FindTensorName(const TensorNaming& naming, TensorRole role, int32_t layer);
 
 // Whether a model of `num_layers` layers can do without the tensor.
 bool IsIgnoredTensor(const TensorNaming& naming, absl::string_view name, int32_t num_layers);

@@ -161,7 +161,7 @@ class Loader {
   absl::Status MlaUp(const Mla& mla, std::unique_ptr<MlaUpWeights>* out) {
     SLUICE_ASSIGN_OR_RETURN(const ReadTensor key_up, AllHeads(TensorRole::kKeyUp));
     SLUICE_ASSIGN_OR_RETURN(const ReadTensor value_up, AllHeads(TensorRole::kValueUp));
-    return Keep(ops_->LoadMlaUp(key_up.view, value_up.view, MakeMlaShape(mla)), out);
+    return Keep(ops_->LoadMlaUp(key_up.view, value_up.view, mla), out);
   }
 
  private:
@@ -207,11 +207,6 @@ class Loader {
 };
 
 }  // namespace
-
-MlaShape MakeMlaShape(const Mla& mla) {
-  return {mla.num_heads,        mla.q_lora_rank.value_or(0), mla.kv_lora_rank,
-          mla.qk_nope_head_dim, mla.qk_rope_head_dim,        mla.v_head_dim};
-}
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelSpec& spec, const TensorNaming& naming,
                                          absl::Span<const TensorView> tensors, const std::string& file, Ops* ops,

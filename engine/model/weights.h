@@ -65,9 +65,6 @@ struct ModelWeights {
   int64_t resident_bytes = 0;  // of all matrices
 };
 
-// The heads of an MLA layer as Ops takes them.
-MlaShape MakeMlaShape(const Mla& mla);
-
 // Loads what `spec` calls for from `tensors`, whose bytes may go away afterwards. `file` stands for the source in
 // errors, which are those of TensorsByRole::Match and ReadMatrix and those of the device. A file is checked as a whole
 // before anything is loaded. REQUIRES: ValidateModelSpec(spec) is OK.

@@ -179,29 +179,15 @@ struct RopeArgs {
   int32_t num_rotary = 0;
 };
 
-struct QkNormArgs {
-  QkNormKind kind = QkNormKind::kNone;
-  NormParams params;
-  const VectorWeights* q_weight = nullptr;  // [head_dim] or [num_heads * head_dim] by kind; none for kL2PerHead
-  const VectorWeights* k_weight = nullptr;
-  bool after_rope = false;
-};
-
-struct GqaShape {
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t value_head_dim = 0;
-};
-
 // q|k|v = [norm](x) * qkv^T + bias; QK-norm; RoPE; optional temperature on q; K and V go to the cache at slot_mapping.
 struct QkvArgs {
   const Activations* x = nullptr;  // [num_tokens, d_model]
   std::optional<NormArgs> norm;
   const LinearWeights* qkv = nullptr;   // parts q, k, v
   const VectorWeights* bias = nullptr;  // [q|k|v], zeros where a part has none
-  GqaShape heads;
-  QkNormArgs qk_norm;
+  Gqa heads;
+  const VectorWeights* q_norm = nullptr;  // [head_dim] or [num_heads * head_dim] by heads.qk_norm; none for kL2PerHead
+  const VectorWeights* k_norm = nullptr;  // [head_dim] or [num_kv_heads * head_dim], likewise
   std::optional<RopeArgs> rope;
   std::optional<float> query_temperature_floor;  // with query_temperature_coef: see QueryTemperature in model/spec.h
   float query_temperature_coef = 0;
@@ -215,7 +201,7 @@ struct QkvArgs {
 // s = softcap(scale * q.k); masked; softmax (with the head's sink in the denominator); times V.
 struct AttentionArgs {
   const Activations* q = nullptr;
-  GqaShape heads;
+  Gqa heads;
   const KvCache* kv = nullptr;
   int32_t layer = 0;
   int32_t kv_group = 0;
@@ -226,16 +212,6 @@ struct AttentionArgs {
   Activations* out = nullptr;            // [num_tokens, num_heads * value_head_dim]
 };
 
-// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
-struct MlaShape {
-  int32_t num_heads = 0;
-  int32_t q_lora_rank = 0;  // 0: queries are projected from x directly
-  int32_t kv_lora_rank = 0;
-  int32_t qk_nope_head_dim = 0;
-  int32_t qk_rope_head_dim = 0;
-  int32_t v_head_dim = 0;
-};
-
 // h = [norm](x). a|c|k_pe = h * down^T + bias, where a is q_lora_rank wide. q = norm(a) * q_up^T; without q_lora_rank a
 // is q itself. Per head q is [nope | rope], its rope part rotated. The cache gets norm(c) | rotated k_pe at slot_mapping.
 struct MlaQkvArgs {
@@ -243,7 +219,7 @@ struct MlaQkvArgs {
   std::optional<NormArgs> norm;
   const LinearWeights* down = nullptr;  // parts: q down (or q), kv down with the shared rope key
   const VectorWeights* bias = nullptr;  // of `down`
-  MlaShape heads;
+  Mla heads;
   NormArgs q_latent_norm;               // with q_lora_rank only
   const LinearWeights* q_up = nullptr;  // [num_heads * (nope + rope), q_lora_rank]
   NormArgs kv_latent_norm;
@@ -260,7 +236,7 @@ struct MlaQkvArgs {
 // all others the absorbed one.
 struct MlaAttentionArgs {
   const Activations* q = nullptr;
-  MlaShape heads;
+  Mla heads;
   const MlaUpWeights* up = nullptr;
   const KvCache* kv = nullptr;
   int32_t layer = 0;
@@ -341,7 +317,7 @@ class Ops {
                                                                      LinearLayout layout) = 0;
   // [num_heads, qk_nope_head_dim, kv_lora_rank] and [num_heads, v_head_dim, kv_lora_rank].
   virtual absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                                  const MlaShape& heads) = 0;
+                                                                  const Mla& heads) = 0;
   virtual absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) = 0;
   virtual absl::StatusOr<std::unique_ptr<RopeTableData>> LoadRope(const RopeTable& table, int32_t max_position) = 0;
   virtual absl::StatusOr<std::unique_ptr<Activations>> NewActivations(int64_t rows, int64_t cols,

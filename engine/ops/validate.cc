@@ -88,13 +88,14 @@ absl::Status ValidateExperts(std::span<const std::vector<TensorView>> experts, L
   return absl::OkStatus();
 }
 
-absl::Status ValidateMlaUp(const TensorView& key_up, const TensorView& value_up, const MlaShape& heads) {
-  if (heads.num_heads <= 0 || heads.q_lora_rank < 0 || heads.kv_lora_rank <= 0 || heads.qk_nope_head_dim <= 0 ||
-      heads.qk_rope_head_dim <= 0 || heads.v_head_dim <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "latent attention: num_heads ", heads.num_heads, ", q_lora_rank ", heads.q_lora_rank, ", kv_lora_rank ",
-        heads.kv_lora_rank, ", qk_nope_head_dim ", heads.qk_nope_head_dim, ", qk_rope_head_dim ",
-        heads.qk_rope_head_dim, ", v_head_dim ", heads.v_head_dim, "; must be positive, q_lora_rank not negative"));
+absl::Status ValidateMlaUp(const TensorView& key_up, const TensorView& value_up, const Mla& heads) {
+  if (heads.num_heads <= 0 || heads.q_lora_rank.value_or(1) <= 0 || heads.kv_lora_rank <= 0 ||
+      heads.qk_nope_head_dim <= 0 || heads.qk_rope_head_dim <= 0 || heads.v_head_dim <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("latent attention: num_heads ", heads.num_heads, ", q_lora_rank ",
+                     heads.q_lora_rank.has_value() ? absl::StrCat(*heads.q_lora_rank) : "none", ", kv_lora_rank ",
+                     heads.kv_lora_rank, ", qk_nope_head_dim ", heads.qk_nope_head_dim, ", qk_rope_head_dim ",
+                     heads.qk_rope_head_dim, ", v_head_dim ", heads.v_head_dim, "; must be positive"));
   }
   const auto check = [&](const TensorView& up, int32_t width) {
     const auto fail = [&](auto&&... what) {

@@ -19,7 +19,7 @@ absl::Status ValidateExperts(std::span<const std::vector<TensorView>> experts, L
 
 // The two shapes of Ops::LoadMlaUp, a type that can be dequantised, whole blocks per row and exactly the bytes that the
 // shape needs. The error names the tensor.
-absl::Status ValidateMlaUp(const TensorView& key_up, const TensorView& value_up, const MlaShape& heads);
+absl::Status ValidateMlaUp(const TensorView& key_up, const TensorView& value_up, const Mla& heads);
 
 // Positive counts, block_size a multiple of 16, and a size in bytes that fits int64.
 absl::Status ValidateKvCacheShape(const KvCacheShape& shape);

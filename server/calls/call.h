@@ -46,6 +46,7 @@ class Call : public std::enable_shared_from_this<Call> {
 
   const std::string& id() const { return started_.server_request_id(); }  // cannot be guessed
   const Origin& origin() const { return origin_; }
+  const std::string& model() const { return started_.model(); }  // its id
   const std::string& cancel_key() const { return cancel_key_; }
 
   // Any thread: the call is to end with `status` (not OK); its sequences are cancelled at once. Only the first call of

@@ -149,12 +149,13 @@ std::string CallOutput::Push(const std::string& text, Choice* choice, int* stop_
 }
 
 void CallOutput::ObserveLatency(const Choice& choice, int num_new_tokens, int64_t now_ns) {
-  if (last_token_ns_ == 0) metrics_->ObserveTimeToFirstToken(Seconds(arrival_ns_, now_ns));
+  if (last_token_ns_ == 0) metrics_->Observe(started_event_.model(), FirstToken{Seconds(arrival_ns_, now_ns)});
   if (choice.last_token_ns == 0) {
     --num_new_tokens;
-    if (num_new_tokens > 0) metrics_->ObserveInterTokenLatency(0, num_new_tokens);
+    if (num_new_tokens > 0) metrics_->Observe(started_event_.model(), LaterTokens{0, num_new_tokens});
   } else {
-    metrics_->ObserveInterTokenLatency(Seconds(choice.last_token_ns, now_ns) / num_new_tokens, num_new_tokens);
+    metrics_->Observe(started_event_.model(),
+                      LaterTokens{Seconds(choice.last_token_ns, now_ns) / num_new_tokens, num_new_tokens});
   }
 }
 
@@ -230,13 +231,14 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
   SLUICE_CHECK(num_ended_ == int(choices_.size()));
   const absl::Status outcome = Outcome(stopped);
 
-  FinishedCall finished;
-  finished.outcome = OutcomeOf(outcome);
-  if (started_ && finished.outcome == CallOutcome::kRejected) finished.outcome = CallOutcome::kError;
+  EndedCall ended{OutcomeOf(outcome)};
+  if (started_ && ended.outcome == CallOutcome::kRejected) ended.outcome = CallOutcome::kError;
   if (outcome.ok()) {
     const auto by_length = [](const Choice& choice) { return choice.finish_reason == FinishReason::kLength; };
-    if (std::any_of(choices_.begin(), choices_.end(), by_length)) finished.outcome = CallOutcome::kLength;
+    if (std::any_of(choices_.begin(), choices_.end(), by_length)) ended.outcome = CallOutcome::kLength;
   }
+  metrics_->Observe(started_event_.model(), ended);
+  FinishedCall finished;
   finished.num_prompt_tokens = num_prompt_tokens_;
   finished.num_cached_tokens = num_cached_tokens_.value_or(0);
   finished.num_generation_tokens = num_completion_tokens_;
@@ -245,7 +247,7 @@ absl::Status CallOutput::Complete(const absl::Status& stopped) {
   finished.timings = timings_;
   finished.last_token_ns = last_token_ns_;
   finished.num_choices = int32_t(choices_.size());
-  metrics_->ObserveFinished(finished);
+  metrics_->Observe(started_event_.model(), finished);
 
   if (started_) {
     AnswerEvent event;

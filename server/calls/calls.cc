@@ -89,7 +89,7 @@ absl::Status Calls::Submit(const Request& request, const ServedModel& model, Cal
 }
 
 void Calls::Refuse(Call* call, const absl::Status& status) {
-  desk_.metrics.CountRefused(OutcomeOf(status));
+  desk_.metrics.Observe(call->model(), EndedCall{OutcomeOf(status)});
   End(call, status);
 }
 

@@ -14,8 +14,8 @@ constexpr std::chrono::milliseconds kLookForCalls{20};
 
 }  // namespace
 
-Delivery::Delivery(Calls* calls, Metrics* metrics, const Clock& clock)
-    : calls_(calls), metrics_(metrics), clock_(clock) {
+Delivery::Delivery(std::string model, Calls* calls, Metrics* metrics, const Clock& clock)
+    : model_(std::move(model)), calls_(calls), metrics_(metrics), clock_(clock) {
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -61,7 +61,7 @@ bool Delivery::NextStep(Step* step) {
 
 void Delivery::Loop() {
   for (Step step; NextStep(&step);) {
-    metrics_->ObserveStep(step.stats);
+    metrics_->Observe(model_, step.stats);
     int64_t num_tokens = 0;
     for (const SequenceOutput& output : step.outputs) num_tokens += int64_t(output.tokens.size());
     generation_rate_.Add(step.end_ns, num_tokens);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,8 +20,8 @@ class Calls;
 
 class Delivery final : public TokenSink {
  public:
-  // All outlive the object.
-  Delivery(Calls* calls, Metrics* metrics, const Clock& clock);
+  // `model`: its id, for metrics. The pointers and the clock outlive the object.
+  Delivery(std::string model, Calls* calls, Metrics* metrics, const Clock& clock);
   ~Delivery() override;  // Stop()
 
   // On the engine thread: hands the outputs over. Their context is a Call::Choice.
@@ -48,6 +49,7 @@ class Delivery final : public TokenSink {
   bool NextStep(Step* step) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndAbandonedCalls() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const std::string model_;
   Calls* const calls_;
   Metrics* const metrics_;
   const Clock& clock_;

@@ -52,7 +52,7 @@ ServedModel::ServedModel(ModelHost host, std::vector<std::string> names, int32_t
       names_(std::move(names)),
       max_logprobs_(max_logprobs),
       max_token_bytes_(MaxTokenBytes(host_.tokenizer.get())),
-      delivery_(calls, metrics, clock) {}
+      delivery_(names_.front(), calls, metrics, clock) {}
 
 ServedModel::~ServedModel() { Stop(); }
 

@@ -20,7 +20,7 @@ using std::chrono::microseconds;
 
 constexpr int kManyRegions = kSanitized ? 20'000 : 200'000;  // races show in a few thousand
 
-TEST(ThreadPoolTest, RunsEveryChunkExactlyOnceInManyShortRegionsWithMoreThreadsThanCores) {
+TEST(ThreadPoolTest, RunsEveryChunkOnceWithMoreThreadsThanCores) {
   for (int spin_us : {0, 2}) {
     ThreadPool pool(5, microseconds(spin_us));
     for (int region = 0; region < kManyRegions / 2; ++region) {
@@ -90,7 +90,7 @@ TEST(ThreadPoolTest, NoChunksIsNoCall) {
   pool.ParallelFor(0, [](uint32_t, int) { FAIL(); });
 }
 
-TEST(ThreadPoolTest, OthersTakeOverTheRangeOfAWorkerThatIsStuckInOneChunk) {
+TEST(ThreadPoolTest, OthersTakeOverAStuckWorkersRange) {
   ThreadPool pool(2);
   // Chunk 0 belongs to worker 0 and waits until all other chunks have run, half of which started out as worker 0's.
   std::atomic<uint32_t> others{0};

@@ -24,7 +24,7 @@ namespace {
 constexpr int kLayers = 30, kModel = 576, kHidden = 1536, kVocab = 49152, kContext = 4096 + 256;
 constexpr int kMaxTokens = 512, kMaxSequences = 32, kBlockSize = 16;
 constexpr int kStride = kContext / kBlockSize, kShortBlocks = 16, kNumBlocks = kStride + kMaxSequences * kShortBlocks;
-constexpr GqaShape kHeads{9, 3, 64, 64};
+constexpr Gqa kHeads{9, 3, 64, 64};
 constexpr const char* kPhases[] = {"qkv", "attention", "o", "ffn", "head", "sample", "embed"};
 enum Phase { kQkv, kAttention, kProject, kFfn, kLogits, kSample, kEmbed };
 

@@ -235,7 +235,7 @@ TEST_F(Cli, ErrorsNameCodeReasonFieldsAndWaitOnStderr) {
   EXPECT_EQ(output.err, "sluice: NOT_FOUND: no model 'x'\n");
 }
 
-TEST_F(Cli, AnErrorAfterTextLeavesTheTextOnALineOfItsOwn) {
+TEST_F(Cli, AnErrorAfterTextStartsANewLine) {
   Answer answer = SayAndHang({"half"});
   answer.hang = false;
   answer.failure = client::Failure{13, "the engine failed", "ENGINE_FAULT"};

@@ -1,10 +1,14 @@
 // Paged attention: every form against double precision, and every row with the same bits in whichever step it runs.
+#include "engine/ops/cuda/kernels/attention.h"
+
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
 #include "tests/cuda/attention_harness.h"
+#include "tests/cuda/device_array.h"
 
 namespace sluice::cuda_testing {
 namespace {
@@ -165,6 +169,71 @@ TEST(AttentionStep, OfManySequences) {
   const AttentionRows rows = harness.Run(step, {20, 20});
   EXPECT_EQ(rows.size(), 300u);
   EXPECT_LE(RelativeError(harness, rows), 5e-3);
+}
+
+// The example at the head of attention_plan.cuh.
+class PlannedStep {
+ public:
+  PlannedStep(const std::vector<int32_t>& positions, const std::vector<int32_t>& row_starts, int32_t rows_per_token,
+              int64_t max_total_context)
+      : num_seqs_(row_starts.size() - 1),
+        slots_(static_cast<size_t>(max_total_context / cuda::kAttentionItem) + 2 * num_seqs_),
+        counts_(8) {
+    std::vector<int32_t> row_sequences;
+    for (size_t s = 0; s < num_seqs_; ++s) row_sequences.resize(static_cast<size_t>(row_starts[s + 1]), int32_t(s));
+    DeviceArray<int32_t> d_positions(positions), d_row_sequences(row_sequences), d_row_starts(row_starts);
+    cuda::StepArrays step;
+    step.num_tokens = static_cast<int32_t>(positions.size());
+    step.num_seqs = static_cast<int32_t>(num_seqs_);
+    step.positions = d_positions.data();
+    step.row_sequences = d_row_sequences.data();
+    step.row_starts = d_row_starts.data();
+    step.row_ends = d_row_starts.data() + 1;
+    cuda::AttentionPlan plan;
+    plan.limits = {step.num_tokens, step.num_seqs, max_total_context};
+    DeviceArray<int32_t> items(static_cast<size_t>(cuda::AttentionPlanInts(plan.limits)));
+    plan.counts = counts_.data();
+    plan.items = items.data();
+    cuda::LaunchPlanAttention(step, {}, rows_per_token, plan, nullptr);
+    items_ = items.Read();
+  }
+
+  // Parts, merges, tiles.
+  std::vector<int32_t> counts() const {
+    std::vector<int32_t> counts = counts_.Read();
+    counts.resize(3);
+    return counts;
+  }
+  std::vector<int32_t> parts(size_t num) const { return Ints(0, 4 * num); }
+  std::vector<int32_t> merges(size_t num) const { return Ints(4 * slots_, 3 * num); }
+  std::vector<int32_t> tiles(size_t num) const { return Ints(4 * slots_ + 3 * num_seqs_, 2 * num); }
+
+ private:
+  std::vector<int32_t> Ints(size_t first, size_t num) const {
+    return {items_.begin() + static_cast<ptrdiff_t>(first), items_.begin() + static_cast<ptrdiff_t>(first + num)};
+  }
+
+  const size_t num_seqs_, slots_;
+  DeviceArray<int32_t> counts_;
+  std::vector<int32_t> items_;
+};
+
+using Ints = std::vector<int32_t>;
+
+TEST(AttentionPlan, OfTheWorkedExample) {
+  const PlannedStep decode({99, 599, 299}, {0, 1, 2, 3}, 1, 1000);
+  EXPECT_EQ(decode.counts(), Ints({6, 2, 0}));
+  EXPECT_EQ(decode.parts(6), Ints({0, 0, 1, 6, 1, 0, 1, 0, 1, 1, 2, 1, 1, 2, 3, 2, 2, 0, 1, 3, 2, 1, 2, 4}));
+  EXPECT_EQ(decode.merges(2), Ints({1, 0, 3, 2, 3, 2}));
+
+  // With fewer slots the last row is one part.
+  const PlannedStep crowded({99, 599, 299}, {0, 1, 2, 3}, 1, 256);
+  EXPECT_EQ(crowded.counts(), Ints({5, 1, 0}));
+  EXPECT_EQ(crowded.parts(5), Ints({0, 0, 1, 4, 1, 0, 1, 0, 1, 1, 2, 1, 1, 2, 3, 2, 2, 0, 2, 6}));
+
+  const PlannedStep mixed({0, 1, 2, 3, 4, 599}, {0, 5, 6}, 32, 605);
+  EXPECT_EQ(mixed.counts(), Ints({3, 1, 3}));
+  EXPECT_EQ(mixed.tiles(3), Ints({0, 0, 0, 2, 0, 4}));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ void ExpectSame(const TestSequence& got, const TestSequence& want, const char* h
   }
 }
 
-TEST_P(CudaLongPrompts, HaveTheSameBitsAloneInPiecesInCompanyAndAfterAPreemption) {
+TEST_P(CudaLongPrompts, HaveTheSameBitsHoweverTheyAreScheduled) {
   const std::unique_ptr<Runner> runner = NewRunner(kFrom);
   const int64_t num_prepared = library_->num_prepared();
   const std::vector<int32_t> prompt = Prompt(40, 1);

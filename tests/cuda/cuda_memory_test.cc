@@ -282,7 +282,7 @@ TEST_F(KvPool, AWorkspaceThatDoesNotFitNamesItsFlags) {
                               "--max-num-seqs or --max-model-len")));
 }
 
-TEST_F(KvPool, AContextThatDoesNotFitBesideTheWorkspaceNamesItsFlags) {
+TEST_F(KvPool, ATooLargeContextIsRefusedNamingItsFlags) {
   const auto smallest = Load(int64_t{1} << 30);
   ASSERT_TRUE(smallest.ok()) << smallest.status();
   const int64_t memory = BytesWithoutCache(**smallest) + KvBlockBytes(model_.spec, 16, KvDType::kBF16) * 5;

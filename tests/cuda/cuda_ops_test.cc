@@ -34,8 +34,9 @@ bool Runs(const LayerConfig& c) {
 }
 bool Runs(const MoeConfig& c) { return Multiples({c.d_model, c.hidden, c.shared_hidden}); }
 bool Runs(const MlaConfig& c) {
-  const MlaShape& h = c.heads;
-  return Multiples({c.d_model, h.q_lora_rank, h.kv_lora_rank, h.qk_nope_head_dim, h.qk_rope_head_dim, h.v_head_dim});
+  const Mla& h = c.heads;
+  return Multiples(
+      {c.d_model, h.q_lora_rank.value_or(0), h.kv_lora_rank, h.qk_nope_head_dim, h.qk_rope_head_dim, h.v_head_dim});
 }
 
 // All of them, or those that the GPU takes.

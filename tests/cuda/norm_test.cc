@@ -120,7 +120,7 @@ std::vector<float> Bits(int d, int num_rows, int shift) {
   return y.Read();
 }
 
-TEST(Norm, ARowHasTheSameBitsInAnyCompanyAndAtAnyAddress) {
+TEST(Norm, ARowHasItsBitsInAnyBatch) {
   for (int d : {64, 1000, 1025}) {
     const std::vector<float> all = Bits(d, 20, 0);
     for (int rows = 1; rows < 20; ++rows) {

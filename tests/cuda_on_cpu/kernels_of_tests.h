@@ -61,7 +61,7 @@ void LaunchProduct(float* d, const uint16_t* a, const uint16_t* b, bool f16, Str
 void LaunchWmma(float* d, const uint16_t* a, const uint16_t* b, bool by_columns, Stream stream);
 
 // out[i] = f_i(...) for the intrinsics in the order of the source.
-constexpr int kNumIntrinsics = 40;
+constexpr int kNumIntrinsics = 39;
 void LaunchIntrinsics(uint32_t* out, Stream stream);
 
 // ---------------------------------------------------------------- what must be diagnosed

@@ -258,16 +258,11 @@ __global__ void LoadMatricesKernel(uint32_t* out, const uint16_t* matrices) {
   for (unsigned i = lane; i < 256; i += 32) shared.elements[i / 64][i / 8 % 8][i % 8] = matrices[i];
   __syncthreads();
   const uint16_t* row = shared.elements[lane / 8][lane % 8];
-  uint32_t r1[1], r2[2], r4[4], t1[1], t2[2], t4[4];
-  ptx::ldmatrix_x1(r1, row);
-  ptx::ldmatrix_x2(r2, row);
+  uint32_t r4[4], t4[4];
   ptx::ldmatrix_x4(r4, row);
-  ptx::ldmatrix_x1_trans(t1, row);
-  ptx::ldmatrix_x2_trans(t2, row);
   ptx::ldmatrix_x4_trans(t4, row);
-  const uint32_t all[14] = {r1[0], r2[0], r2[1], r4[0], r4[1], r4[2], r4[3],
-                            t1[0], t2[0], t2[1], t4[0], t4[1], t4[2], t4[3]};
-  for (int i = 0; i < 14; ++i) out[14 * lane + i] = all[i];
+  const uint32_t all[8] = {r4[0], r4[1], r4[2], r4[3], t4[0], t4[1], t4[2], t4[3]};
+  for (int i = 0; i < 8; ++i) out[8 * lane + i] = all[i];
 }
 
 template <bool kF16>
@@ -341,7 +336,7 @@ __global__ void IntrinsicsKernel(uint32_t* out) {
   put(ptx::lop3<0xea>(0xf0u, 0xccu, 0xaau));
   put(ptx::exp2(3.0f));
   put(ptx::exp2(-__int_as_float(0x7f800000)));
-  put(ptx::e4m3x2_to_half2(0xb838));  // 30
+  // 30
   put(__hfma2(__floats2half2_rn(2.0f, 3.0f), __floats2half2_rn(4.0f, 5.0f), __floats2half2_rn(1.0f, -1.0f)));
   put(__hfma2(__floats2bfloat162_rn(2.0f, 3.0f), __floats2bfloat162_rn(4.0f, 5.0f),
               __floats2bfloat162_rn(1.0f, -1.0f)));

@@ -98,10 +98,6 @@ template <int num, bool transpose>
 void MeetToLoadMatrices(uint32_t (&matrices)[num], const void* row, const SourceLine& where) {
   MeetInWarp(kAllLanes, row, &matrices, &ComputeLoad<num, transpose>, where);
 }
-template void MeetToLoadMatrices<1, false>(uint32_t (&)[1], const void*, const SourceLine&);
-template void MeetToLoadMatrices<1, true>(uint32_t (&)[1], const void*, const SourceLine&);
-template void MeetToLoadMatrices<2, false>(uint32_t (&)[2], const void*, const SourceLine&);
-template void MeetToLoadMatrices<2, true>(uint32_t (&)[2], const void*, const SourceLine&);
 template void MeetToLoadMatrices<4, false>(uint32_t (&)[4], const void*, const SourceLine&);
 template void MeetToLoadMatrices<4, true>(uint32_t (&)[4], const void*, const SourceLine&);
 

@@ -14,9 +14,9 @@ namespace sluice::cuda_on_cpu {
 template <int num, bool transpose>
 void MeetToLoadMatrices(uint32_t (&matrices)[num], const void* row, const SourceLine& where);
 
-// Loads `num` (1, 2 or 4) 8 x 8 matrices of 16-bit elements. Lane 8 i + r brings the address of row r of matrix i, in
-// shared memory and aligned to 16 bytes; lane l gets elements 2 (l % 4) and the next of row l / 4 of each matrix, or,
-// if `transpose`, of that column. The addresses of lanes from 8 num are not used.
+// Loads `num` (only 4 is needed) 8 x 8 matrices of 16-bit elements. Lane 8 i + r brings the address of row r of matrix
+// i, in shared memory and aligned to 16 bytes; lane l gets elements 2 (l % 4) and the next of row l / 4 of each matrix,
+// or, if `transpose`, of that column. The addresses of lanes from 8 num are not used.
 //
 // Each lane reads its own row before it meets the others: what another lane of the warp wrote it sees only after a
 // __syncwarp, as on the device, and ThreadSanitizer knows who read.

@@ -22,18 +22,6 @@ void cp_async_wait() {
   cuda_on_cpu::WaitForAsyncCopies(N);
 }
 
-inline void ldmatrix_x1(uint32_t (&r)[1], const void* row, SLUICE_HERE) {
-  cuda_on_cpu::LoadMatrices<1, false>(r, row, here);
-}
-inline void ldmatrix_x1_trans(uint32_t (&r)[1], const void* row, SLUICE_HERE) {
-  cuda_on_cpu::LoadMatrices<1, true>(r, row, here);
-}
-inline void ldmatrix_x2(uint32_t (&r)[2], const void* row, SLUICE_HERE) {
-  cuda_on_cpu::LoadMatrices<2, false>(r, row, here);
-}
-inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row, SLUICE_HERE) {
-  cuda_on_cpu::LoadMatrices<2, true>(r, row, here);
-}
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, SLUICE_HERE) {
   cuda_on_cpu::LoadMatrices<4, false>(r, row, here);
 }
@@ -53,8 +41,6 @@ inline uint4 load_streaming(const void* address, SLUICE_HERE) {
                        "the address of load_streaming is not aligned to 16 bytes", here);
   return *static_cast<const uint4*>(address);
 }
-
-inline __half2 e4m3x2_to_half2(uint16_t pair) { return __half2(__nv_cvt_fp8x2_to_halfraw2(pair, __NV_E4M3)); }
 
 template <int table>
 uint32_t lop3(uint32_t a, uint32_t b, uint32_t c) {

@@ -41,7 +41,7 @@ grpc::ByteBuffer Bytes(const std::string& text, grpc_compression_algorithm compr
 
 // A model that is never asked to generate.
 const ServedModel& Model() {
-  static Metrics& metrics = *new Metrics({.model = "fake", .version = "0"});
+  static Metrics& metrics = *new Metrics({.models = {"fake"}, .version = "0"});
   static const ServedModel& model = []() -> const ServedModel& {
     auto made = ServedModel::Create(FakeHost(std::make_shared<FakeModel>()), {"fake"}, 20, nullptr, &metrics,
                                     Clock::Real());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/model/tensor_roles.h"
+#include "tests/model/find_tensor_name.h"
 #include "tests/model/toy_model.h"
 
 namespace sluice::cuda_testing {

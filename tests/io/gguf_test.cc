@@ -88,7 +88,7 @@ TEST(Gguf, ReadsBackMetadataOfEveryType) {
   EXPECT_TRUE(f->tensors().empty());
 }
 
-TEST(Gguf, FindGivesNothingForAMissingKeyAndTheValueForAPresentOne) {
+TEST(Gguf, FindGivesTheValueOrNothing) {
   GgufWriter w;
   AddEveryKind(&w);
   const Parsed f(w);
@@ -182,7 +182,7 @@ TEST(Gguf, IntegersOutOfRangeAreRefusedWithValueAndRange) {
   EXPECT_EQ(f->FindInt("minus", 0, 5).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Gguf, PerLayerValuesComeFromAScalarOrAnArrayOfThatLength) {
+TEST(Gguf, PerLayerValuesComeFromScalarOrArray) {
   GgufWriter w;
   w.AddU32("scalar", 3);
   w.AddI32s("array", {4, 0, 2});
@@ -235,7 +235,7 @@ TEST(Gguf, ReadsBackTensorsOfEveryTypeWithShapesOutermostFirst) {
   }
 }
 
-TEST(Gguf, AcceptsVersion2AndUpToFourDimensionsAndAnyOrderOfData) {
+TEST(Gguf, AcceptsVersionTwoFourDimensionsAndAnyOrder) {
   GgufWriter w;
   w.version = 2;
   const std::vector<uint8_t> bytes = SomeBytes(96, 0);

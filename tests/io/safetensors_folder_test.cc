@@ -105,7 +105,7 @@ TEST_F(SafetensorsFolderTest, TheSingleFileWins) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-TEST_F(SafetensorsFolderTest, ASingleFileThatIsNoneBesideShardsIsRefusedWithTheReason) {
+TEST_F(SafetensorsFolderTest, RefusesABadSingleFileBesideShards) {
   TwoShards();
   Index(R"({"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"})");
   Write(folder_ / "model.safetensors", "");

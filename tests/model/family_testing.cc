@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tests/model/find_tensor_name.h"
 #include "tests/model/spec_text.h"
 
 namespace sluice::testing {

@@ -318,7 +318,7 @@ TEST_F(FolderLoaderTest, YarnStretchesTheContextThatIsServed) {
   EXPECT_EQ(served(R"({"type": "linear", "factor": 4})", "24"), 24);
 }
 
-TEST_F(FolderLoaderTest, NumbersThatOnlyPythonWritesDoNoHarmWhereTheyDoNotMatter) {
+TEST_F(FolderLoaderTest, PythonOnlyNumbersAreHarmlessWhereUnused) {
   WriteModel({.config = ConfigWith(R"("router_aux_loss_coef": NaN, "initializer_range": Infinity)")});
   EXPECT_THAT(Load().warnings, IsEmpty());
   WriteModel({});
@@ -336,7 +336,7 @@ TEST_F(FolderLoaderTest, FoldersOfGgufFilesAndNamesOfModelsSaySo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("there is no such file or folder"));
 }
 
-TEST_F(FolderLoaderTest, EndTokensThatTheModelDoesNotHaveAreLeftOutLoudly) {
+TEST_F(FolderLoaderTest, WarnsOfEndTokensTheModelLacks) {
   WriteModel({.config = Config("\"eos_token_id\": 2", "\"eos_token_id\": [95, 96, 200002]")});
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(Load().eos_token_ids, ElementsAre(95));

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice::testing {
 namespace {

@@ -206,7 +206,7 @@ TEST_P(GoldenTest, LogitsOfTheExpandedFormOfLatentAttention) {
   EXPECT_NE(expanded.worst, CompareWithGolden(Load(*model, Device::kCpu), golden_).worst) << "it was not taken";
 }
 
-TEST_P(GoldenTest, AModelThatIsWrongFailsAndTheLayerThatIsWrongIsNamed) {
+TEST_P(GoldenTest, AWrongModelFailsNamingTheWrongLayer) {
   absl::StatusOr<LoadedModel> model = LoadModel(golden_.folder);
   ASSERT_TRUE(model.ok()) << model.status();
   for (size_t layer = 0; layer < model->spec.layers.size(); ++layer) {

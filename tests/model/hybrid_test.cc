@@ -195,7 +195,7 @@ TEST_P(HybridTest, APrefixFoundInTheCacheChangesNoBit) {
 }
 
 // The same pool has room for more sequences at a time.
-TEST_P(HybridTest, TheMemoryOfABlockIsThatOfTheLayersOfAGroup) {
+TEST_P(HybridTest, BlockMemoryIsThatOfAGroupsLayers) {
   const auto bytes = [](const ModelSpec& spec) { return MakeKvCacheShape(spec, 10, 16, KvDType::kF16).bytes(); };
   const KvGroups groups = MakeKvGroups(grouped_);
   const int64_t layer_bytes = KvValuesPerToken(grouped_.layers[0]) * 10 * 16 * 2;

@@ -89,7 +89,7 @@ TEST(KvGroupsTest, TheMoreNumerousMaskFillsSeveralGroups) {
   EXPECT_EQ(groups.num_storages, 2);
 }
 
-TEST(KvGroupsTest, TheSizeOfAGroupIsTheOneThatNeedsLeastMemoryForTheWholeContext) {
+TEST(KvGroupsTest, GroupSizeMinimisesMemoryForTheWholeContext) {
   // 12 full layers as a group of their own, not two groups of 11.
   ModelSpec spec = Spec(12, kFull, 11, Window(64));
   EXPECT_EQ(Assign(&spec).num_storages, 12);

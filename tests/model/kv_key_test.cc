@@ -141,7 +141,7 @@ class KvKeyTest : public ::testing::TestWithParam<Case> {
   std::vector<Block> blocks_;
 };
 
-TEST_P(KvKeyTest, EqualKeysMeanEqualBitsAndNothingInThemIsThereInVain) {
+TEST_P(KvKeyTest, EqualKeysMeanEqualBitsAndEveryPartMatters) {
   std::vector<int32_t> tokens(kTokens);
   for (int32_t i = 0; i < kTokens; ++i) tokens[size_t(i)] = (i * 37 + i / 5) % 90;
   std::vector<int32_t> other = tokens;

@@ -47,7 +47,7 @@ TEST(KvSizingTest, AutoTakesHalfOfWhatIsThereAtMost) {
   EXPECT_EQ(sizing->num_blocks, 20);
 }
 
-TEST(KvSizingTest, AutoTakesAllOfDedicatedMemoryUnlessThatIsMoreThanSequencesCanFill) {
+TEST(KvSizingTest, AutoTakesDedicatedMemoryUpToWhatSequencesFill) {
   absl::StatusOr<KvSizing> sizing = Size({.max_num_seqs = 64}, {40 * kBlock + 1, /*dedicated=*/true});
   ASSERT_TRUE(sizing.ok()) << sizing.status();
   EXPECT_EQ(sizing->num_blocks, 40);
@@ -65,7 +65,7 @@ TEST(KvSizingTest, AContextNobodyAskedForShrinksToWhatFits) {
   EXPECT_EQ(sizing->max_model_len, 48);
 }
 
-TEST(KvSizingTest, AContextThatWasAskedForIsKeptOrRefusedWithTheNumbersAndTheFlags) {
+TEST(KvSizingTest, ExplicitContextsAreKeptOrRefusedNamingFlags) {
   absl::StatusOr<KvSizing> sizing = Size({.kv_memory_bytes = 3 * kBlock, .max_model_len = 40}, kPlenty);
   ASSERT_TRUE(sizing.ok()) << sizing.status();
   EXPECT_EQ(sizing->max_model_len, 40);
@@ -108,7 +108,7 @@ ModelSpec HybridSpec() {
   return spec;
 }
 
-TEST(KvSizingTest, ABlockIsThatOfAGroupAndASequenceCountsAtItsPeak) {
+TEST(KvSizingTest, CountsBlocksPerGroupAndSequencesAtTheirPeak) {
   const ModelSpec spec = HybridSpec();
   const int64_t block = KvBlockBytes(spec, 16, KvDType::kF16);
   EXPECT_EQ(block, kBlock / 3);
@@ -149,7 +149,7 @@ TEST(KvSizingTest, TheSchedulerTakesWhatTheSizingPromised) {
   }
 }
 
-TEST(KvSizingTest, AWindowInEveryLayerNeedsNoMoreForALongerContext) {
+TEST(KvSizingTest, WindowOnlyModelsNeedNoMoreForLongerContexts) {
   ModelSpec spec = ToySpec();
   spec.max_position = 1 << 20;
   for (LayerSpec& layer : spec.layers) layer.attention.mask = {MaskKind::kWindow, 64};

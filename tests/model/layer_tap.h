@@ -28,7 +28,7 @@ class LayerTap : public Ops {
     return ops_->LoadExperts(experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                          const MlaShape& heads) override {
+                                                          const Mla& heads) override {
     return ops_->LoadMlaUp(key_up, value_up, heads);
   }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {

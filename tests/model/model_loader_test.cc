@@ -390,7 +390,7 @@ TEST_F(ModelLoaderTest, YarnStretchesTheContextAndLinearOnRequest) {
   EXPECT_EQ(LongestContext(spec("linear", 32)), 128);
 }
 
-TEST_F(ModelLoaderTest, ARunnerComesOutAndGeneratesTheSameFromAFileReadTwice) {
+TEST_F(ModelLoaderTest, GeneratesTheSameFromAFileReadTwice) {
   LoadRunnerOptions options;
   options.kv.kv_memory_bytes = 1 << 20;
   options.kv.max_num_seqs = 4;

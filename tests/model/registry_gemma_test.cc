@@ -6,6 +6,7 @@
 
 #include "engine/model/architectures.h"
 #include "tests/model/family_testing.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice::testing {
 namespace {
@@ -133,7 +134,7 @@ TEST(Gemma3ConfigTest, FieldsOfTheSpec) {
   EXPECT_EQ(spec.layers[0].attention.mask.size, 1024);
 }
 
-TEST(Gemma3ConfigTest, TheTwoKindsOfLayersTurnByTablesOfTheirOwn) {
+TEST(Gemma3ConfigTest, WindowAndFullLayersRotateByTheirOwnTables) {
   const ModelSpec spec = ReadConfig("gemma3-27b");
   ASSERT_EQ(spec.rope_tables.size(), 2u);
   const RopeTable& full = spec.rope_tables[spec.layers[5].attention.rope->table];

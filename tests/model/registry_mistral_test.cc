@@ -6,6 +6,7 @@
 
 #include "engine/model/architectures.h"
 #include "tests/model/family_testing.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice::testing {
 namespace {

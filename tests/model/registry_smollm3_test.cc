@@ -31,7 +31,7 @@ TEST(SmolLm3ConfigTest, EveryFourthLayerHasNoRope) {
   EXPECT_EQ(spec.layers[0].attention.rope->layout, RopeLayout::kHalfSplit);
 }
 
-TEST(SmolLm3ConfigTest, OnlyAMissingOrNullListGivesTheDefaultAndTheIntervalCounts) {
+TEST(SmolLm3ConfigTest, OnlyAMissingOrNullListGivesTheDefault) {
   const nlohmann::json base = {{"/num_hidden_layers", 4}, {"/layer_types", kRemoved}};
   nlohmann::json changes = base;
   changes["/no_rope_layers"] = {0, 1, 0, 1};

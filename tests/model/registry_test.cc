@@ -10,6 +10,7 @@
 #include <set>
 
 #include "engine/model/summary.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice {
 namespace {

@@ -56,7 +56,7 @@ class NotingOps : public Ops {
     return absl::UnimplementedError("no experts here");
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView&, const TensorView&,
-                                                          const MlaShape&) override {
+                                                          const Mla&) override {
     return absl::UnimplementedError("no latent attention here");
   }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float>) override {
@@ -261,7 +261,7 @@ TEST_F(RunnerTest, EverySamplingFieldReachesTheDevice) {
   EXPECT_EQ(notes_[0].biases[0][1].bias, 2.5f);
 }
 
-TEST_F(RunnerTest, MoreLogitsThanFitAreTakenInTurnsAndAnswersKeepTheirPlaces) {
+TEST_F(RunnerTest, LogitsBeyondRoomAreTakenInTurns) {
   SamplingParams params;
   StepPlan plan = EightRows();
   plan.logits_rows = {0, 1, 2, 3, 4, 5, 6};
@@ -327,7 +327,7 @@ TEST_F(RunnerTest, AStepIsLaunchedWithTokensThatOnlyTheDeviceKnows) {
   }
 }
 
-TEST_F(RunnerTest, AStepThatIsWaitedForTakesTheOneBeforeFirstAndGivesTheNextItsTokens) {
+TEST_F(RunnerTest, ASynchronousStepTakesThePreviousOneFirst) {
   ops_->RunAhead();
   SamplingParams params;
   StepPlan simple = EightRows();

@@ -12,6 +12,7 @@
 #include "engine/model/tensors_by_role.h"
 #include "engine/model/weights.h"
 #include "engine/ops/reference/reference_ops.h"
+#include "tests/model/find_tensor_name.h"
 #include "tests/model/formed_model.h"
 #include "tests/model/toy_model.h"
 #include "tests/ops/stored_tensor.h"

@@ -100,7 +100,7 @@ const FormCase kFormCases[] = {
 
 class TensorFormsTest : public ::testing::TestWithParam<FormCase> {};
 
-TEST_P(TensorFormsTest, GivesTheLogitsOfTheSameModelInTensorsOfItsOwn) {
+TEST_P(TensorFormsTest, GivesTheLogitsOfTheModelInPlainTensors) {
   const ToyModel model = MakeToyModel(GetParam().spec(), TensorType::kF32, 3);
   const FormedModel formed(model, GetParam().forms);
   const auto expected = Logits(model.spec, ToyTensorNames(), model.tensors);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/model/registry.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice {
 namespace {

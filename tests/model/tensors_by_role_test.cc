@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/model/weights.h"
 #include "engine/ops/reference/reference_ops.h"
+#include "tests/model/find_tensor_name.h"
 #include "tests/model/formed_model.h"
 #include "tests/model/toy_model.h"
 

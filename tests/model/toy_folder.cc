@@ -9,6 +9,7 @@
 #include "engine/base/check.h"
 #include "engine/model/config_json.h"
 #include "engine/model/registry.h"
+#include "tests/model/find_tensor_name.h"
 
 namespace sluice::testing {
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/check.h"
 #include "engine/model/rope.h"
+#include "tests/model/find_tensor_name.h"
 #include "tests/ops/stored_tensor.h"
 
 namespace sluice::testing {

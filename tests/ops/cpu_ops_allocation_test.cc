@@ -56,7 +56,7 @@ class CountingOps : public Ops {
     return inner_->LoadExperts(experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                          const MlaShape& heads) override {
+                                                          const Mla& heads) override {
     return inner_->LoadMlaUp(key_up, value_up, heads);
   }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {

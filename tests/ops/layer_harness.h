@@ -24,7 +24,7 @@ namespace sluice {
 struct LayerConfig {
   std::string name = "llama";
   int d_model = 64, hidden = 96, vocab = 70;
-  GqaShape heads{4, 2, 32, 32};
+  Gqa heads{4, 2, 32, 32};
   TensorType weights = TensorType::kF32;
   KvDType kv = KvDType::kF32;
   int block_size = 16;
@@ -64,7 +64,7 @@ class LayerHarness {
   // The same config gives the same weights for every Ops.
   LayerHarness(const LayerConfig& config, Ops* ops)
       : config_(config), ops_(ops), rng_(7), batch_(config.block_size, kBlocks * 16 / config.block_size, block_rng_) {
-    const GqaShape& h = config.heads;
+    const Gqa& h = config.heads;
     const int q = h.num_heads * h.head_dim, k = h.num_kv_heads * h.head_dim, v = h.num_kv_heads * h.value_head_dim;
     embedding_ = Linear({{kTokens, config.d_model}}, LinearLayout::kStacked, TensorType::kF32);
     positions_ = Linear({{kMaxPosition, config.d_model}}, LinearLayout::kStacked, TensorType::kF32);
@@ -160,7 +160,8 @@ class LayerHarness {
 
     QkvArgs qkv;
     qkv.x = x_.get(), qkv.norm = pre, qkv.qkv = qkv_.get(), qkv.bias = if_biased(qkv_bias_), qkv.heads = c.heads;
-    qkv.qk_norm = {c.qk_norm, {NormKind::kRms, 1e-6f, 0}, q_norm_.get(), k_norm_.get(), c.qk_norm_after_rope};
+    qkv.heads.qk_norm = {c.qk_norm, {NormKind::kRms, 1e-6f, 0}, c.qk_norm_after_rope};
+    qkv.q_norm = q_norm_.get(), qkv.k_norm = k_norm_.get();
     if (c.rope) qkv.rope = RopeArgs{rope_.get(), *c.rope, c.num_rotary};
     qkv.query_temperature_floor = c.temperature_floor, qkv.query_temperature_coef = 0.1f;
     qkv.kv = kv_.get(), qkv.layer = kLayer, qkv.kv_group = kGroup, qkv.q = q_.get();

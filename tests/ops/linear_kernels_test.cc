@@ -82,7 +82,7 @@ class LinearKernelsTest : public ::testing::Test {
   HugePageArena arena_;
 };
 
-TEST_F(LinearKernelsTest, EveryInstructionSetGivesThePortableBitsForEveryTypeAndNumberOfRows) {
+TEST_F(LinearKernelsTest, EveryInstructionSetGivesThePortableBits) {
   constexpr int kRows = 37;
   constexpr int64_t kOut = 70, kIn = 512;
   const LinearKernels& portable = GetLinearKernels(Isa::kPortable);

@@ -23,7 +23,7 @@ namespace sluice {
 struct MlaConfig {
   std::string name = "deepseek_v2_lite";
   int d_model = 64;
-  MlaShape heads{4, 0, 32, 16, 8, 16};
+  Mla heads{4, std::nullopt, 32, 16, 8, 16};
   TensorType weights = TensorType::kF32;
   std::optional<TensorType> value_up;  // if not `weights`
   KvDType kv = KvDType::kF32;
@@ -50,18 +50,18 @@ class MlaHarness {
   // The same config, prompt lengths and expand_from aside, gives the same weights for every Ops.
   MlaHarness(const MlaConfig& config, Ops* ops)
       : config_(config), ops_(ops), rng_(11), batch_(config.block_size, kBlocks * 16 / config.block_size, rng_) {
-    const MlaShape& h = config.heads;
+    const Mla& h = config.heads;
     const int q = h.num_heads * (h.qk_nope_head_dim + h.qk_rope_head_dim);
-    const int down_q = h.q_lora_rank > 0 ? h.q_lora_rank : q, down_kv = h.kv_lora_rank + h.qk_rope_head_dim;
+    const int down_q = h.q_lora_rank.value_or(q), down_kv = h.kv_lora_rank + h.qk_rope_head_dim;
     embedding_ = Linear({{PagedBatch::kTokens, config.d_model}}, TensorType::kF32);
     down_ = Linear({{down_q, config.d_model}, {down_kv, config.d_model}}, config.weights);
-    if (h.q_lora_rank > 0) q_up_ = Linear({{q, h.q_lora_rank}}, config.weights);
+    if (h.q_lora_rank.has_value()) q_up_ = Linear({{q, *h.q_lora_rank}}, config.weights);
     const StoredTensor key = Up(config.weights, h.qk_nope_head_dim);
     const StoredTensor value = Up(config.value_up.value_or(config.weights), h.v_head_dim);
     auto up = ops->LoadMlaUp(key.view, value.view, h);
     EXPECT_TRUE(up.ok()) << up.status();
     up_ = *std::move(up);
-    norm_ = Vector(config.d_model, 1), q_norm_ = Vector(std::max(1, h.q_lora_rank), 1);
+    norm_ = Vector(config.d_model, 1), q_norm_ = Vector(h.q_lora_rank.value_or(1), 1);
     kv_norm_ = Vector(h.kv_lora_rank, 1), bias_ = Vector(down_q + down_kv, 0);
     std::vector<float> inv_freq;
     for (int i = 0; i < config.num_rotary / 2; ++i) {
@@ -122,7 +122,7 @@ class MlaHarness {
   }
 
   StoredTensor Up(TensorType type, int width) {
-    const MlaShape& h = config_.heads;
+    const Mla& h = config_.heads;
     StoredTensor tensor = RandomTensor(type, int64_t{h.num_heads} * width, h.kv_lora_rank, rng_);
     tensor.view.shape = {h.num_heads, width, h.kv_lora_rank};
     return tensor;
@@ -199,7 +199,7 @@ inline std::vector<MlaConfig> MlaConfigs() {
     add_form("odd_sizes", [](MlaConfig& c) { c.d_model = 50, c.heads = {3, 11, 21, 10, 6, 13}, c.num_rotary = 6; });
     add_form("one_head", [](MlaConfig& c) { c.heads.num_heads = 1; });
     add_form("heads_20", [](MlaConfig& c) { c.heads.num_heads = 20; });
-    add_form("heads_70", [](MlaConfig& c) { c.heads = {70, 0, 16, 8, 8, 8}; });
+    add_form("heads_70", [](MlaConfig& c) { c.heads = {70, std::nullopt, 16, 8, 8, 8}; });
     add_form("window_1", [](MlaConfig& c) { c.mask = {MaskKind::kWindow, 1}; });
     add_form("window_70", [](MlaConfig& c) { c.mask = {MaskKind::kWindow, 70}; });
     add_form("chunk_64", [](MlaConfig& c) { c.mask = {MaskKind::kChunk, 64}; });

@@ -39,7 +39,7 @@ class PackedLinearTest : public ::testing::Test {
   HugePageArena arena_;
 };
 
-TEST_F(PackedLinearTest, UnpacksTheStoredValuesBitForBitForEveryTypeAndAnyNumberOfRows) {
+TEST_F(PackedLinearTest, UnpacksEveryTypeBitForBit) {
   for (TensorType type : WeightTypes()) {
     for (bool wild : {false, true}) {
       for (int64_t n : {1, 31, 32, 33, 70}) {

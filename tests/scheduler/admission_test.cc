@@ -45,7 +45,7 @@ double BestFixedSeconds(EngineOptions options, const std::vector<SimulatedCall>&
   return best;
 }
 
-TEST(AdmissionSimulationTest, ASmallPoolComputesNothingTwiceAndIsAsFastAsTheBestFixedLimit) {
+TEST(AdmissionSimulationTest, SmallPoolsMatchTheBestFixedLimit) {
   const struct {
     EngineOptions options;
     SimulatedCall call;

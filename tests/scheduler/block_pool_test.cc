@@ -151,7 +151,7 @@ TEST(BlockTableTest, GivesItsBlocksBackWhenItGoes) {
   pool.CheckInvariants();
 }
 
-TEST(BlockTableTest, ADroppedFrontBlockServesAgainWhileItIsWantedAndThenGoesBack) {
+TEST(BlockTableTest, ADroppedFrontBlockIsReusedThenReturned) {
   BlockPool pool(6);
   BlockTable table(&pool, /*rolls=*/true);
   ASSERT_TRUE(table.GrowTo(3));

@@ -46,7 +46,7 @@ class QueueTimeTest : public EngineTest {
   int64_t now_ns_ = 1000;
 };
 
-TEST_F(QueueTimeTest, ACallThatWouldWaitTooLongIsRefusedAndToldWhenToComeBack) {
+TEST_F(QueueTimeTest, RefusesALongWaitWithARetryDelay) {
   StartSlow();
   for (int i = 0; i < 9; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
   PassStep(20);
@@ -89,7 +89,7 @@ TEST_F(QueueTimeTest, WithoutALimitNobodyIsRefusedForTheTime) {
   EXPECT_EQ(SubmitStatus(), absl::OkStatus());
 }
 
-TEST_F(QueueTimeTest, AFullQueueSaysWhenItWillHaveRoomOnceItsPaceIsKnown) {
+TEST_F(QueueTimeTest, AFullQueueTellsWhenItWillHaveRoom) {
   StartSlow(/*max_queue_seconds=*/0);
   while (SubmitStatus().ok()) {
   }

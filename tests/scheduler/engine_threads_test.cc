@@ -67,60 +67,61 @@ TEST_P(EngineThreadsTest, AThousandCancelsAtRandomMomentsLeaveNothingBehind) {
 }
 
 TEST_P(EngineThreadsTest, SubmitCancelStatsAndDrainFromEverywhere) {
-  EngineOptions options = SmallOptions();
-  options.max_queued_requests = 40;
-  options.prefix_cache = true;
-  RecordingSink sink;
-  const auto engine = Start(options, &sink);
-  std::atomic<int> num_accepted{0};
-  std::atomic<int> num_submitters_done{0};
-  constexpr int kSubmitters = 4;
-  const auto submit = [&](int salt) {
-    std::mt19937 rng(salt);
-    for (int i = 0; i < 150; ++i) {
-      std::vector<Request> requests;
-      for (int k = 1 + int(rng() % 3); k > 0; --k) {
-        requests.push_back(MakeRequest(MakePrompt(1 + int(rng() % 30), int(rng() % 1000), 998), 1 + int(rng() % 20)));
-        if (rng() % 10 == 0) requests.back().deadline_ns = Clock::Real().NowNs() + int64_t(rng() % 1000000);
+  for (const int drain_after : {0, 10, 100, 400}) {
+    EngineOptions options = SmallOptions();
+    options.max_queued_requests = 40;
+    options.prefix_cache = true;
+    RecordingSink sink;
+    const auto engine = Start(options, &sink);
+    std::atomic<int> num_accepted{0};
+    std::atomic<int> num_submitters_done{0};
+    constexpr int kSubmitters = 4;
+    const auto submit = [&](int salt) {
+      std::mt19937 rng(salt);
+      for (int i = 0; i < 150; ++i) {
+        std::vector<Request> requests;
+        for (int k = 1 + int(rng() % 3); k > 0; --k) {
+          requests.push_back(MakeRequest(MakePrompt(1 + int(rng() % 30), int(rng() % 1000), 998), 1 + int(rng() % 20)));
+          if (rng() % 10 == 0) requests.back().deadline_ns = Clock::Real().NowNs() + int64_t(rng() % 1000000);
+        }
+        const auto ids = engine->Submit(std::move(requests));
+        if (!ids.ok()) {
+          EXPECT_TRUE(ids.status().code() == absl::StatusCode::kResourceExhausted ||
+                      ids.status().code() == absl::StatusCode::kUnavailable)
+              << ids.status();
+          std::this_thread::yield();
+          continue;
+        }
+        num_accepted += int(ids->size());
+        if (rng() % 3 == 0) engine->Cancel(ids->front());
       }
-      const auto ids = engine->Submit(std::move(requests));
-      if (!ids.ok()) {
-        EXPECT_TRUE(ids.status().code() == absl::StatusCode::kResourceExhausted ||
-                    ids.status().code() == absl::StatusCode::kUnavailable)
-            << ids.status();
+      ++num_submitters_done;
+    };
+    const auto watch = [&] {
+      while (num_submitters_done < kSubmitters) {
+        const EngineStats stats = engine->Stats();
+        EXPECT_EQ(stats.kv_blocks_live + stats.kv_blocks_cached + stats.kv_blocks_free, stats.kv_blocks_total);
+        EXPECT_LE(stats.num_running, options.max_num_seqs);
+        EXPECT_TRUE(stats.busy || stats.num_running + stats.num_waiting == 0);
         std::this_thread::yield();
-        continue;
       }
-      num_accepted += int(ids->size());
-      if (rng() % 3 == 0) engine->Cancel(ids->front());
-    }
-    ++num_submitters_done;
-  };
-  const auto watch = [&] {
-    while (num_submitters_done < kSubmitters) {
-      const EngineStats stats = engine->Stats();
-      EXPECT_EQ(stats.kv_blocks_live + stats.kv_blocks_cached + stats.kv_blocks_free, stats.kv_blocks_total);
-      EXPECT_LE(stats.num_running, options.max_num_seqs);
-      EXPECT_TRUE(stats.busy || stats.num_running + stats.num_waiting == 0);
-      std::this_thread::yield();
-    }
-  };
-  const auto drain = [&] {
-    while (num_submitters_done < kSubmitters) {
-      engine->Drain();
-      std::this_thread::yield();
-      engine->Undrain();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kSubmitters; ++i) threads.emplace_back(submit, i + 1);
-  threads.emplace_back(watch);
-  threads.emplace_back(drain);
-  for (std::thread& thread : threads) thread.join();
-  sink.WaitForFinished(num_accepted);
-  ExpectAtRest(engine->Stats());
-  EXPECT_EQ(sink.num_finished(), num_accepted);
+    };
+    const auto drain = [&] {
+      while (num_submitters_done < kSubmitters && num_accepted < drain_after) std::this_thread::yield();
+      while (num_submitters_done < kSubmitters) {
+        engine->Drain();
+        std::this_thread::yield();
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kSubmitters; ++i) threads.emplace_back(submit, i + 1);
+    threads.emplace_back(watch);
+    threads.emplace_back(drain);
+    for (std::thread& thread : threads) thread.join();
+    sink.WaitForFinished(num_accepted);
+    ExpectAtRest(engine->Stats());
+    EXPECT_EQ(sink.num_finished(), num_accepted);
+  }
 }
 
 TEST_P(EngineThreadsTest, StoppingUnderFireEndsEverySequenceOnce) {

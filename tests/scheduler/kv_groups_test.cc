@@ -51,7 +51,7 @@ TEST(KvBlocksTest, UnreachableBlocksAreThoseWhollyBeforeTheFirstVisibleKey) {
 
 // What PeakBlocks says against every way to cut a prompt that could need most: all steps of full size, from every first
 // row on.
-TEST(KvBlocksTest, PeakBlocksIsTheMostThatAnyStepNeedsAndNoMoreThanABlockOverIt) {
+TEST(KvBlocksTest, PeakBlocksIsTightToOneBlock) {
   for (const int32_t block_size : {1, 2, 4, 5, 16}) {
     for (const int32_t rows : {1, 2, 7, 16, 33}) {
       for (const AttentionMask& mask : {kFull, Window(1), Window(2), Window(6), Window(16), Window(17), Window(33),
@@ -105,7 +105,7 @@ TEST(KvBlocksTest, TheLongestSequenceFitsAndOneTokenMoreDoesNot) {
   EXPECT_EQ(LongestSequence(options), 0);
 }
 
-TEST(KvGroupsSchedulerTest, AWindowGivesBlocksBackAndAFullGroupBesideItKeepsThem) {
+TEST(KvGroupsSchedulerTest, WindowsFreeBlocksThatFullGroupsKeep) {
   SchedulerHarness h(Options({kFull, Window(6)}));
   h.Add(MakeRequest(MakePrompt(30, 1, 1000), 12));
   // At the admission: all blocks of the prompt beside the window's 4.
@@ -154,7 +154,7 @@ TEST(KvGroupsSchedulerTest, AChunkGivesAllItsBlocksBackWhereTheNextBegins) {
   EXPECT_THAT(held, ElementsAre(2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1));
 }
 
-TEST(KvGroupsSchedulerTest, AChunkThatIsNoWholeNumberOfBlocksKeepsTheBlockItSharesWithTheNext) {
+TEST(KvGroupsSchedulerTest, UnevenChunksKeepTheBlockTheyShare) {
   SchedulerHarness h(Options({Chunk(6)}));
   h.Add(MakeRequest(MakePrompt(5, 1, 1000), 9));
   std::vector<int32_t> held;

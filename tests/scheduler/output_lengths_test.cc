@@ -26,7 +26,7 @@ TEST(OutputLengthsTest, EndsOfTheirOwnAccordSayHowManyGetFurther) {
   EXPECT_LT(survival(100, 500), 0.1);
 }
 
-TEST(OutputLengthsTest, AnOutputThatMaxTokensCutSaysNothingAboutWhatIsBehind) {
+TEST(OutputLengthsTest, OutputsCutByMaxTokensSayNothingBeyond) {
   OutputLengths lengths(10000);
   for (int i = 0; i < 60; ++i) lengths.Record(96, /*stopped=*/false);
   const auto survival = lengths.Estimate({});

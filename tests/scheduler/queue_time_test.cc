@@ -51,7 +51,7 @@ TEST(QueuePaceTest, FollowsAChangeWithinAsManyAdmissionsAsMayRun) {
   EXPECT_GT(pace.per_second(), 4);
 }
 
-TEST(QueuePaceTest, CallsThatEndTogetherLetAsManyInAndThePaceIsTheSame) {
+TEST(QueuePaceTest, CallsEndingTogetherLeaveThePaceUnchanged) {
   QueuePace pace(64);
   int64_t now = 0;
   pace.Observe(now, 64, true);

@@ -87,7 +87,7 @@ TEST(SchedulerTest, BoundsPrefillBesideDecodesAndOnlyThere) {
   EXPECT_THAT(h.plan.row_starts, ElementsAre(0, 1, 2, 10));
 }
 
-TEST(SchedulerTest, BoundsPrefillBesideDecodesToAQuarterOfTheBudgetByDefault) {
+TEST(SchedulerTest, PrefillBesideDecodesGetsAQuarterByDefault) {
   EngineOptions options = SmallOptions();
   options.max_prefill_tokens_beside_decodes = 0;
   options.max_num_batched_tokens = 400;
@@ -114,7 +114,7 @@ TEST(SchedulerTest, RunsNoMoreSequencesThanAllowed) {
   EXPECT_EQ(h.collected.num_finished(), 10);
 }
 
-TEST(SchedulerTest, EverySequenceDecodesInEveryStepWhenTheBudgetIsAsSmallAsAllowed) {
+TEST(SchedulerTest, EverySequenceDecodesEachStepWithTheSmallestBudget) {
   EngineOptions options = SmallOptions();
   options.max_num_batched_tokens = options.max_num_seqs;
   SchedulerHarness h(options);
@@ -142,7 +142,7 @@ TEST(SchedulerTest, ASlotIsASequencesOwnWhileItRuns) {
 
 // ---- Admission and preemption ----
 
-TEST(SchedulerTest, TwoLongPromptsOfWhichThePoolHoldsOneRunOneAfterTheOther) {
+TEST(SchedulerTest, TwoPromptsTooLargeTogetherRunInTurn) {
   SchedulerHarness h(SmallOptions());  // 256 tokens in the pool
   const Request a = PromptOf(160, 20, 1);
   const Request b = PromptOf(160, 20, 2);
@@ -313,7 +313,7 @@ TEST(SchedulerTest, TheSameRequestTwiceGetsTheSamePromptLogprobs) {
   EXPECT_EQ(h.collected[second].prompt_logprobs, h.collected[first].prompt_logprobs);
 }
 
-TEST(SchedulerTest, PenaltiesOfOneRequestInAMixedBatchSeeItsOwnOutputsOnly) {
+TEST(SchedulerTest, PenaltiesSeeTheirOwnOutputsOnly) {
   SchedulerHarness h(SmallOptions());
   std::vector<Request> requests;
   std::vector<SequenceId> ids;
@@ -473,7 +473,7 @@ TEST(SchedulerTest, TimingsAndCountsComeWithTheLastOutput) {
   EXPECT_EQ(h.scheduler.num_generation_tokens(), 3);
 }
 
-TEST(SchedulerTest, APromptThatIsCancelledBeforeItsEndIsNotCountedAsComputed) {
+TEST(SchedulerTest, ACancelledPromptIsNotCountedAsComputed) {
   SchedulerHarness h(SmallOptions());
   const SequenceId id = h.Add(PromptOf(40, 3));
   h.Step();

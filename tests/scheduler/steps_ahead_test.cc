@@ -29,7 +29,7 @@ TEST(StepsAheadTest, TheTokenBeingDrawnIsARowOfTheNextStep) {
   ExpectAsAlone(h.collected[id], request, h.options);
 }
 
-TEST(StepsAheadTest, ManyWhoStartAndEndAtDifferentTimesGetWhatTheyGetAlone) {
+TEST(StepsAheadTest, StaggeredSequencesGetWhatTheyGetAlone) {
   SchedulerHarness h(SmallOptions(), /*launches_async=*/true);
   std::vector<Request> requests;
   for (int i = 0; i < 20; ++i) {

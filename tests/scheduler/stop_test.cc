@@ -80,7 +80,7 @@ TEST_F(StopTest, IgnoreEosLeavesStopTokensInForce) {
   }
 }
 
-TEST_F(StopTest, AnEndTokenThatIsTheLastAllowedTokenIsAStopNotALength) {
+TEST_F(StopTest, AnEndTokenAtMaxTokensFinishesAsStop) {
   for (int seed = 0; seed < 40; ++seed) {
     const testing::Collected free_run = Run(ShortVocabulary(seed, 50));
     const testing::Collected exact = Run(ShortVocabulary(seed, int32_t(free_run.tokens.size())));
@@ -89,7 +89,7 @@ TEST_F(StopTest, AnEndTokenThatIsTheLastAllowedTokenIsAStopNotALength) {
   }
 }
 
-TEST_F(StopTest, AnEndTokenThatIsAlsoAStopTokenIsReportedAsTheEnd) {
+TEST_F(StopTest, EndTokensListedAsStopsAreEnds) {
   Request request = ShortVocabulary(1, 50);
   request.sampling.stop_token_ids = {6, 7};
   EXPECT_EQ(Run(request).last.finish_reason, FinishReason::kStop);

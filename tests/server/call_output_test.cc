@@ -65,7 +65,7 @@ class CallOutputTest : public ::testing::Test {
   Generation generation_;
   v1::Started started_;
   std::shared_ptr<const Tokenizer> tokenizer_ = FakeTokenizer();
-  Metrics metrics_{{.model = "m", .version = "v"}};
+  Metrics metrics_{{.models = {"m"}, .version = "v"}};
   Recorder recorder_;
 };
 
@@ -79,7 +79,7 @@ TEST_F(CallOutputTest, TextIsTheSameInPiecesOfAnySize) {
   }
 }
 
-TEST_F(CallOutputTest, NotAByteOfAStopStringIsSentWhateverThePieces) {
+TEST_F(CallOutputTest, NoByteOfAStopStringIsSent) {
   StopAt({"</END>", "never"});
   const std::string text = "one </EN two</END> three";
   for (size_t piece = 1; piece <= text.size(); ++piece) {

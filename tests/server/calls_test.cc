@@ -88,7 +88,7 @@ class CallsTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeModel> fake_ = std::make_shared<FakeModel>();
-  FrontDesk desk_{Options(), {.model = "fake", .version = "0"}, Clock::Real()};
+  FrontDesk desk_{Options(), {.models = {"fake"}, .version = "0"}, Clock::Real()};
   Calls calls_{&desk_};
   std::unique_ptr<ServedModel> model_;
 };

@@ -110,7 +110,7 @@ TEST_F(CancelTest, CancelRequestTakesTheCallersId) {
   WaitUntilIdle();
 }
 
-TEST_F(CancelTest, CancelRequestTakesTheServersIdAndTheStreamSaysWhatWasUsed) {
+TEST_F(CancelTest, CancelRequestTakesTheServersIdAndReportsUsage) {
   grpc::ClientContext context;
   const auto stub = generation();
   const auto reader = stub->StreamComplete(&context, Endless("mine"));

@@ -355,7 +355,7 @@ TEST_F(ChatTest, TokenizeAndDetokenizeHonourTheirFields) {
   EXPECT_EQ(detokenize().error_code(), grpc::NOT_FOUND);
 }
 
-TEST_F(ChatTest, TextThatNeedsATokenTheModelLacksIsNamedWithItsField) {
+TEST_F(ChatTest, TextWithoutATokenIsRefusedNamingTheField) {
   Stop();
   Start(TestOptions(), [](ModelHost* host) { host->tokenizer = FakeTokenizer(true, {"<tool>"}); });
   v1::CompleteResponse completed;
@@ -374,7 +374,7 @@ TEST_F(ChatTest, TextThatNeedsATokenTheModelLacksIsNamedWithItsField) {
   ExpectError(request, grpc::INVALID_ARGUMENT, "messages[1].content[1]");
 }
 
-TEST_F(ChatTest, AddedTokensOfAMessageAreTokensUnlessTheyStructureThePrompt) {
+TEST_F(ChatTest, AddedTokensInMessagesAreTokensUnlessControl) {
   Stop();
   Start(TestOptions(), [](ModelHost* host) {
     host->tokenizer = FakeTokenizer(true, {"<tool>", "<|user|>"});

@@ -17,7 +17,7 @@ class CountersTest : public ServerTest {
   }
 };
 
-TEST_F(CountersTest, APromptCountsForEveryChoiceInTheTotalAndOnceInTheUsage) {
+TEST_F(CountersTest, PromptTokensCountPerChoiceButOnceInUsage) {
   Start();
   v1::CompleteRequest request = Prompt("prompt");  // the begin token and six bytes
   request.mutable_options()->set_n(3);
@@ -40,7 +40,7 @@ TEST_F(CountersTest, GeneratedTokensAreThoseOfAllChoicesWithTheirEnds) {
   EXPECT_EQ(Metric("sluice_request_generation_tokens_sum"), 3 * 6);
 }
 
-TEST_F(CountersTest, ACallIsOneRequestHoweverManyChoicesItHasAndARefusedOneIsOneToo) {
+TEST_F(CountersTest, EveryCallCountsOnceRefusedOrWithManyChoices) {
   Start();
   v1::CompleteRequest request = Prompt("prompt");
   request.mutable_options()->set_n(3);
@@ -66,7 +66,7 @@ TEST_F(CountersTest, TokensBehindAStopStringAreDrawnAndInNoUsage) {
   EXPECT_EQ(Metric("sluice_request_generation_tokens_sum"), 204);
 }
 
-TEST_F(CountersTest, WhatAPreemptedSequenceComputesAnewCountsInNoTotalButThatOfRows) {
+TEST_F(CountersTest, RecomputationCountsOnlyInBatchTokens) {
   ServerOptions options = TestOptions();
   options.model.prefix_cache = false;  // choices that say the same would have their blocks in common and fit
   Start(options, [](ModelHost* host) { host->engine.num_blocks = 16; });

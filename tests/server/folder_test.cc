@@ -73,7 +73,7 @@ TEST_F(FolderTest, EachProcessHasAPrefixCacheWithARootOfItsOwnUnlessItIsOff) {
   EXPECT_FALSE(off->engine.prefix_cache);
 }
 
-TEST_F(FolderTest, AContextThatTheKvMemoryShrinksIsAWarningWithBothNumbers) {
+TEST_F(FolderTest, WarnsWithBothNumbersWhenMemoryShrinksTheContext) {
   ServerOptions options = TestOptions();
   options.model.path = folder_.string();
   options.model.num_threads = 1;

@@ -14,7 +14,7 @@
 
 #include "engine/base/mutex.h"
 #include "server/net/acceptor.h"
-#include "server/net/peer_name.h"
+#include "tests/server/peer_of.h"
 #include "tests/server/raw_http2.h"
 #include "tests/server/raw_socket.h"
 
@@ -259,7 +259,7 @@ TEST_F(GrpcFrontTest, ARequestThatDoesNotComeInFullIsCut) {
   EXPECT_EQ(Cut(CutReason::kRequestTimeout), 2u);
 }
 
-TEST_F(GrpcFrontTest, AViolationClosesItsConnectionAndShunsThePeerForAWhile) {
+TEST_F(GrpcFrontTest, AViolationClosesTheConnectionAndShunsThePeer) {
   Start([](GrpcFrontOptions* options) { options->shun_time = 400ms; });
   RawSocket bad(port(), "127.0.0.2"), bystander(port(), "127.0.0.2");
   ASSERT_TRUE(bystander.Send(kHello));

@@ -84,7 +84,7 @@ TEST_F(IngressTest, TheShortComeBeforeTheLongThatArrivedEarlier) {
   EXPECT_EQ(order(), "stlL");
 }
 
-TEST_F(IngressTest, ALongOneDoesNotWaitForThoseThatArriveAfterItIsDue) {
+TEST_F(IngressTest, ADueLongTaskPrecedesLaterArrivals) {
   Ingress ingress(1, 100, 100 << 20, clock_);
   Gate gate;
   ASSERT_TRUE(ingress.Post({.peer = "z", .bytes = 1}, gate.Task()).ok());

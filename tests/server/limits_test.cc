@@ -168,7 +168,7 @@ TEST_F(LimitsTest, ATextWhoseTokensNobodyCanCountBeforehandIsBounded) {
   EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
 }
 
-TEST_F(LimitsTest, TextsToTokenizeDoNotHoldUpGenerationNorOutliveTheirClients) {
+TEST_F(LimitsTest, TokenizingDelaysNoGenerationAndEndsWithItsClient) {
   Start();
   constexpr int kNumTexts = 6;
   constexpr size_t kTextBytes = kSanitized ? 1 << 20 : 3 << 20;

@@ -7,13 +7,18 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/metric_table.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-MetricsOptions Options(bool aliases = false) { return {.model = "m", .version = "1.2.3", .vllm_aliases = aliases}; }
+MetricsOptions Options(bool aliases = false) { return {.models = {"m"}, .version = "1.2.3", .vllm_aliases = aliases}; }
 
 // The value of the series whose line starts with `name{` or `name ` and contains `label`.
 double Value(const std::string& text, const std::string& name, const std::string& label = "") {
@@ -37,54 +42,10 @@ std::set<std::string> Families(const std::string& text) {
 }
 
 TEST(Metrics, EveryFamilyExistsFromTheStart) {
-  const std::set<std::string> expected = {
-      "sluice_batch_tokens histogram",
-      "sluice_build_info gauge",
-      "sluice_cache_info gauge",
-      "sluice_connections gauge",
-      "sluice_connections_accepted_total counter",
-      "sluice_connections_cut_total counter",
-      "sluice_decode_time_seconds histogram",
-      "sluice_draining gauge",
-      "sluice_e2e_latency_seconds histogram",
-      "sluice_engine_healthy gauge",
-      "sluice_generation_tokens_total counter",
-      "sluice_grpc_server_handled_total counter",
-      "sluice_inference_time_seconds histogram",
-      "sluice_inter_token_latency_seconds histogram",
-      "sluice_kv_blocks gauge",
-      "sluice_log_lines_dropped_total counter",
-      "sluice_output_cut_total counter",
-      "sluice_output_held_bytes gauge",
-      "sluice_kv_blocks_capacity gauge",
-      "sluice_kv_cache_usage_ratio gauge",
-      "sluice_model_info gauge",
-      "sluice_model_load_seconds gauge",
-      "sluice_model_weight_bytes gauge",
-      "sluice_kv_cache_bytes gauge",
-      "sluice_preemptions_total counter",
-      "sluice_prefill_time_seconds histogram",
-      "sluice_prefix_cache_hits_total counter",
-      "sluice_prefix_cache_queries_total counter",
-      "sluice_prompt_tokens_cached_total counter",
-      "sluice_prompt_tokens_total counter",
-      "sluice_queue_time_seconds histogram",
-      "sluice_request_generation_tokens histogram",
-      "sluice_request_max_tokens histogram",
-      "sluice_request_prompt_tokens histogram",
-      "sluice_requests_running gauge",
-      "sluice_requests_total counter",
-      "sluice_requests_waiting gauge",
-      "sluice_stream_backpressure_seconds histogram",
-      "sluice_time_per_output_token_seconds histogram",
-      "sluice_time_to_first_token_seconds histogram",
-      "process_cpu_seconds_total counter",
-      "process_max_fds gauge",
-      "process_open_fds gauge",
-      "process_resident_memory_bytes gauge",
-      "process_start_time_seconds gauge",
-      "process_virtual_memory_bytes gauge",
-  };
+  std::set<std::string> expected;
+  for (const MetricRow& row : MetricTable()) {
+    if (!row.vllm_only()) expected.insert(absl::StrCat(row.name, " ", NameOf(row.kind)));
+  }
   const std::string text = Metrics(Options()).Serialize();
   EXPECT_EQ(Families(text), expected);
   for (const char* outcome : {"stop", "length", "cancelled", "deadline", "rejected", "invalid", "error"}) {
@@ -99,7 +60,32 @@ TEST(Metrics, EveryFamilyExistsFromTheStart) {
   EXPECT_EQ(text.find("vllm:"), std::string::npos);
 }
 
-TEST(Metrics, TheReadmeSaysWhatEachCounterOfCallsAndTokensCounts) {
+// The line of docs/metrics.md that says the same as `row`.
+std::string DocumentLine(const MetricRow& row) {
+  std::vector<std::string> labels = row.labels;
+  if (row.per_model() && row.vllm_only()) labels.insert(labels.begin(), {"model_name", "engine"});
+  if (row.per_model() && !row.vllm_only()) labels.insert(labels.begin(), "model");
+  for (std::string& label : labels) label = absl::StrCat("`", label, "`");
+  const std::string vllm = row.vllm_name.empty() ? "" : absl::StrCat("`", row.vllm_name, "`");
+  return absl::StrCat("| `", row.name, "` | ", NameOf(row.kind), " | ", absl::StrJoin(labels, ", "), " | ", vllm, " | ",
+                      row.help, " |");
+}
+
+// A name once published does not change: whoever changes a row changes the document, and sees it there.
+TEST(Metrics, TheDocumentListsEveryFamily) {
+  std::set<std::string> documented, expected;
+  std::ifstream document(SLUICE_DOCS "/metrics.md");
+  for (std::string line; std::getline(document, line);) {
+    if (line.starts_with("| `")) documented.insert(line);
+  }
+  for (const MetricRow& row : MetricTable()) {
+    expected.insert(DocumentLine(row));
+    EXPECT_TRUE(documented.contains(DocumentLine(row))) << "docs/metrics.md has no line\n" << DocumentLine(row);
+  }
+  for (const std::string& line : documented) EXPECT_TRUE(expected.contains(line)) << "no metric is as in\n" << line;
+}
+
+TEST(Metrics, TheReadmeSaysWhatEachCounterCounts) {
   std::ostringstream readme;
   readme << std::ifstream(SLUICE_README).rdbuf();
   int num_counters = 0;
@@ -134,7 +120,6 @@ TEST(Metrics, LatencyBucketsBeginAtOneMillisecond) {
 TEST(Metrics, AFinishedCallIsObservedEverywhere) {
   Metrics metrics(Options());
   FinishedCall call;
-  call.outcome = CallOutcome::kLength;
   call.num_prompt_tokens = 7;
   call.num_cached_tokens = 3;
   call.num_generation_tokens = 11;
@@ -145,10 +130,8 @@ TEST(Metrics, AFinishedCallIsObservedEverywhere) {
                   .first_token_ns = 1007 * kMs,
                   .finish_ns = 1030 * kMs};
   call.last_token_ns = 1027 * kMs;
-  metrics.ObserveFinished(call);
+  metrics.Observe("m", call);
   const std::string text = metrics.Serialize();
-  EXPECT_EQ(Value(text, "sluice_requests_total", "\"length\""), 1);
-  EXPECT_EQ(Value(text, "sluice_requests_total", "\"stop\""), 0);
   EXPECT_EQ(Value(text, "sluice_prompt_tokens_cached_total"), 3);
   EXPECT_EQ(Value(text, "sluice_request_prompt_tokens_sum"), 7);
   EXPECT_EQ(Value(text, "sluice_request_generation_tokens_sum"), 11);
@@ -164,27 +147,39 @@ TEST(Metrics, AFinishedCallIsObservedEverywhere) {
 TEST(Metrics, ACallThatNeverRanHasNoTimesOfRunning) {
   Metrics metrics(Options());
   FinishedCall call;
-  call.outcome = CallOutcome::kCancelled;
   call.arrival_ns = 1000 * kMs;
   call.timings.arrival_ns = 1000 * kMs;
   call.timings.finish_ns = 1001 * kMs;
-  metrics.ObserveFinished(call);
+  metrics.Observe("m", call);
   const std::string text = metrics.Serialize();
-  EXPECT_EQ(Value(text, "sluice_requests_total", "\"cancelled\""), 1);
   EXPECT_EQ(Value(text, "sluice_e2e_latency_seconds_count"), 1);
   EXPECT_EQ(Value(text, "sluice_queue_time_seconds_count"), 0);
   EXPECT_EQ(Value(text, "sluice_decode_time_seconds_count"), 0);
 }
 
+TEST(Metrics, ACallWithoutATokenHasNoTimesOfTokens) {
+  Metrics metrics(Options());
+  FinishedCall call;
+  call.arrival_ns = 1000 * kMs;
+  call.timings = {.arrival_ns = 1000 * kMs, .first_scheduled_ns = 1001 * kMs, .finish_ns = 1002 * kMs};
+  metrics.Observe("m", call);
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_queue_time_seconds_count"), 1);
+  for (const char* name : {"prefill_time", "decode_time", "inference_time", "time_per_output_token"}) {
+    EXPECT_EQ(Value(text, "sluice_" + std::string(name) + "_seconds_count"), 0) << name;
+  }
+}
+
 TEST(Metrics, SingleEventsAreCounted) {
   Metrics metrics(Options());
-  metrics.ObserveTimeToFirstToken(0.25);
-  metrics.ObserveInterTokenLatency(0.5, 3);
-  metrics.ObserveStep({.num_prefill_tokens = 5, .num_decode_tokens = 2, .num_sequences = 3});
-  metrics.ObserveStep({});  // a cancel outside of a step is none
-  metrics.CountRefused(CallOutcome::kRejected);
-  metrics.CountGrpc(absl::StatusCode::kUnavailable);
-  metrics.ObserveBackpressure(2);
+  metrics.Observe("m", FirstToken{0.25});
+  metrics.Observe("m", LaterTokens{0.5, 3});
+  metrics.Observe("m", StepStats{.num_prefill_tokens = 5, .num_decode_tokens = 2, .num_sequences = 3});
+  metrics.Observe("m", StepStats{});  // a cancel outside of a step is none
+  metrics.Observe("m", EndedCall{CallOutcome::kRejected});
+  metrics.Observe("m", EndedCall{CallOutcome::kLength});
+  metrics.Observe(GrpcReply{absl::StatusCode::kUnavailable});
+  metrics.Observe("m", SlowWrite{2});
   const std::string text = metrics.Serialize();
   EXPECT_EQ(Value(text, "sluice_time_to_first_token_seconds_sum"), 0.25);
   EXPECT_EQ(Value(text, "sluice_inter_token_latency_seconds_count"), 3);
@@ -192,6 +187,8 @@ TEST(Metrics, SingleEventsAreCounted) {
   EXPECT_EQ(Value(text, "sluice_batch_tokens_sum"), 7);
   EXPECT_EQ(Value(text, "sluice_batch_tokens_count"), 1);
   EXPECT_EQ(Value(text, "sluice_requests_total", "\"rejected\""), 1);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"length\""), 1);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "\"stop\""), 0);
   EXPECT_EQ(Value(text, "sluice_grpc_server_handled_total", "\"UNAVAILABLE\""), 1);
   EXPECT_EQ(Value(text, "sluice_stream_backpressure_seconds_sum"), 2);
 }
@@ -213,13 +210,14 @@ TEST(Metrics, GrpcCodesHaveTheirNames) {
       {absl::StatusCode::kUnavailable, "UNAVAILABLE"},
       {absl::StatusCode::kUnauthenticated, "UNAUTHENTICATED"}};
   for (const auto& [code, name] : codes) {
-    metrics.CountGrpc(code);
+    metrics.Observe(GrpcReply{code});
     EXPECT_EQ(Value(metrics.Serialize(), "sluice_grpc_server_handled_total", "\"" + std::string(name) + "\""), 1);
   }
 }
 
-MetricsSnapshot BusySnapshot() {
-  MetricsSnapshot snapshot;
+ServerSnapshot BusySnapshot() {
+  ModelSnapshot snapshot;
+  snapshot.model = "m";
   snapshot.engine.num_running = 2;
   snapshot.engine.num_waiting = 3;
   snapshot.engine.kv_blocks_live = 10;
@@ -231,11 +229,33 @@ MetricsSnapshot BusySnapshot() {
   snapshot.engine.num_generation_tokens = 70;
   snapshot.block_size = 16;
   snapshot.draining = true;
-  snapshot.model_load_seconds = 1.5;
-  snapshot.model_weight_bytes = 1001;
+  snapshot.load_seconds = 1.5;
+  snapshot.weight_bytes = 1001;
   snapshot.kv_cache_bytes = 2002;
   snapshot.architecture = "llama";
-  return snapshot;
+  return {.models = {snapshot}};
+}
+
+TEST(Metrics, EachModelHasItsOwnSeries) {
+  Metrics metrics({.models = {"m", "other"}, .version = "1.2.3"});
+  metrics.Observe("m", FirstToken{0.25});
+  metrics.Observe("other", FirstToken{4});
+  metrics.Observe("other", EndedCall{CallOutcome::kStop});
+  metrics.Observe("loaded-later", FirstToken{8});
+  metrics.SetSource([] {
+    ServerSnapshot server = BusySnapshot();
+    server.models.push_back({.model = "other"});
+    server.models.back().engine.num_running = 7;
+    return server;
+  });
+  const std::string text = metrics.Serialize();
+  EXPECT_EQ(Value(text, "sluice_time_to_first_token_seconds_sum", "model=\"m\""), 0.25);
+  EXPECT_EQ(Value(text, "sluice_time_to_first_token_seconds_sum", "model=\"other\""), 4);
+  EXPECT_EQ(Value(text, "sluice_time_to_first_token_seconds_sum", "model=\"loaded-later\""), 8);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "model=\"m\",outcome=\"stop\""), 0);
+  EXPECT_EQ(Value(text, "sluice_requests_total", "model=\"other\",outcome=\"stop\""), 1);
+  EXPECT_EQ(Value(text, "sluice_requests_running", "model=\"m\""), 2);
+  EXPECT_EQ(Value(text, "sluice_requests_running", "model=\"other\""), 7);
 }
 
 TEST(Metrics, WhatTheEngineKnowsIsReadAtTheScrape) {
@@ -264,12 +284,10 @@ TEST(Metrics, WhatTheEngineKnowsIsReadAtTheScrape) {
 TEST(Metrics, AliasesSayTheSameUnderVllmsNames) {
   Metrics metrics(Options(true));
   metrics.SetSource(BusySnapshot);
-  metrics.ObserveTimeToFirstToken(0.25);
-  FinishedCall call;
-  call.outcome = CallOutcome::kDeadline;
-  metrics.ObserveFinished(call);
-  call.outcome = CallOutcome::kCancelled;
-  metrics.ObserveFinished(call);
+  metrics.Observe("m", FirstToken{0.25});
+  metrics.Observe("m", EndedCall{CallOutcome::kDeadline});
+  metrics.Observe("m", EndedCall{CallOutcome::kCancelled});
+  metrics.Observe("m", EndedCall{CallOutcome::kRejected});  // never ran: in none of vLLM's reasons
   const std::string text = metrics.Serialize();
   const std::string labels = "{model_name=\"m\",engine=\"0\"";
   for (const char* name : {"num_requests_running",
@@ -301,6 +319,7 @@ TEST(Metrics, AliasesSayTheSameUnderVllmsNames) {
   EXPECT_EQ(Value(text, "vllm:kv_cache_usage_perc"), 0.25);
   EXPECT_EQ(Value(text, "vllm:time_to_first_token_seconds_sum"), 0.25);
   EXPECT_EQ(Value(text, "vllm:request_success_total", "finished_reason=\"abort\""), 2);
+  EXPECT_EQ(Value(text, "vllm:request_success_total", "finished_reason=\"error\""), 0);
   EXPECT_EQ(Value(text, "vllm:cache_config_info", "block_size=\"16\",num_gpu_blocks=\"40\""), 1);
 }
 

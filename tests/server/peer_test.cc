@@ -10,7 +10,7 @@
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/net/grpc_front.h"
-#include "server/net/peer_name.h"
+#include "tests/server/peer_of.h"
 
 namespace sluice {
 namespace {

@@ -120,7 +120,7 @@ TEST_F(ServedFilesTest, FoldersMayShrink) {
 }
 
 // Not afterwards, but while it is read.
-TEST(LoadGuard, AFileThatIsCutShortWhileItIsReadEndsTheProcessWithASentence) {
+TEST(LoadGuard, TruncatedFilesEndTheProcessWithASentence) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/sluice_guard_", getpid());
   std::ofstream(path) << std::string(100'000, 'x');
   const auto read_what_is_gone = [&](bool guarded) {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "server/net/listener.h"
-#include "server/net/peer_name.h"
+#include "tests/server/peer_of.h"
 
 namespace sluice {
 namespace {

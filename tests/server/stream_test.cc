@@ -74,7 +74,7 @@ TEST_F(StreamTest, ASlowReaderGetsEverythingInFewerMessages) {
   EXPECT_GT(Metric("sluice_stream_backpressure_seconds_count"), 0);
 }
 
-TEST_F(StreamTest, OthersAreNotHeldUpByAClientThatDoesNotRead) {
+TEST_F(StreamTest, AStalledClientDoesNotDelayOthers) {
   Start(SmallBuffer());
   const auto stub = v1::GenerationService::NewStub(NarrowChannel(server_->grpc_address()));
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
@@ -88,7 +88,7 @@ TEST_F(StreamTest, OthersAreNotHeldUpByAClientThatDoesNotRead) {
   for (auto& reader : stuck) reader->Finish();
 }
 
-TEST_F(StreamTest, AClientThatReadsIsNotCutForWhatOneStepBrings) {
+TEST_F(StreamTest, OneLargeStepDoesNotCutAReadingClient) {
   ServerOptions options = SmallBuffer();
   options.limits.max_logprobs = -1;
   Start(options, TakesAPromptInOneStep);

@@ -73,7 +73,7 @@ TEST(AddedTokensTest, ControlTokensCountInTrustedTextOnlyOthersEverywhere) {
   EXPECT_EQ(Cut(tokens, "[<b>]<b>", {{1, 8}}), (Ids{2, 2}));
 }
 
-TEST(AddedTokensTest, WhatAMessageSaysNeverUndoesAControlTokenOfTheTemplate) {
+TEST(AddedTokensTest, MessagesNeverUndoTheTemplatesControlTokens) {
   using Ids = std::vector<int32_t>;
   AddedTokens tokens;
   tokens.Add("<c>", 1, /*is_control=*/true);

@@ -105,7 +105,7 @@ TEST(ByteLevelBpeTest, APairListedTwiceHasItsLaterRank) {
   EXPECT_EQ(Encode(Make(v), "abc"), (Ids{'a', 257}));
 }
 
-TEST(ByteLevelBpeTest, AMergeOfWhatIsNoTokenIsRefusedByNumberAndName) {
+TEST(ByteLevelBpeTest, RefusesAMergeOfUnknownTokensByNumber) {
   for (const char* merge : {"a", "zz b", "a zz", "a c"}) {
     TinyVocabulary v = TinyVocabulary::ByteLevel("gpt-2", {"a b"});
     v.spec.merges.push_back(ParseMergeRule(merge));

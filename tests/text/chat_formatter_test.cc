@@ -80,7 +80,7 @@ TEST(ChatRoles, WithoutASystemRoleBothAreRefused) {
   }
 }
 
-TEST(ChatRoles, AMessageThatTheTemplateReadsAsASwitchMayLeaveNothing) {
+TEST(ChatRoles, AMessageReadAsASwitchMayLeaveNothing) {
   const std::string thinking =
       "{% for m in messages %}<{{ m.role }}>{{ m.content.replace('/no_think', '') }}{% endfor %}"
       "{% if '/no_think' in messages[0].content %}!{% endif %}";

@@ -63,7 +63,7 @@ TEST(DetokenizerTest, PushesTogetherAreTheDecodedTextForAnyIds) {
   }
 }
 
-TEST(DetokenizerTest, AContinuationKeepsItsSpaceAndCompletesTheCharacterOfThePrompt) {
+TEST(DetokenizerTest, AContinuationCompletesThePromptsCharacter) {
   const TinyVocabulary v = TinyVocabulary::SentencePiece({"▁a", "b"});
   const auto t = Make(v);
   const int32_t a = 259, b = 260, byte = 3;
@@ -148,7 +148,7 @@ TEST(DetokenizerTest, APrimedDetokenizerTellsWhatThePromptHadNotComplete) {
   }
 }
 
-TEST(DetokenizerTest, ARunOfByteTokensIsTextAsAWholeOrNotAtAll) {
+TEST(DetokenizerTest, ByteTokenRunsBecomeTextAsAWhole) {
   const TinyVocabulary v = TinyVocabulary::SentencePiece({"▁a", "b"});
   const auto t = Make(v);
   using Strings = std::vector<std::string>;

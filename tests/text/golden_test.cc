@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(TokenizerJson, ReducedGoldenTest,
                          });
 
 // Ids that no text has, through every order of a decoder's steps: whole, and streamed up to every token.
-TEST(DecoderGoldenTest, AnyIdsDecodeAsTheReferencesStepsDoAndStreamTheSame) {
+TEST(DecoderGoldenTest, AnyIdsDecodeAndStreamAsTheReference) {
   std::vector<nlohmann::json> lines = ReadLines("decoders");
   ASSERT_GT(lines.size(), 10u);
   nlohmann::json vocab;

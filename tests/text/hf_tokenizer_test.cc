@@ -124,7 +124,7 @@ TEST(HfTokenizerTest, APostProcessorMayAddSeveralTokensOnEitherSide) {
   EXPECT_THAT(std::string(Read(json, config).status().message()), HasSubstr("one processor that adds tokens"));
 }
 
-TEST(HfTokenizerTest, AnUnknownTokenThatTheVocabularyLacksMattersOnlyWhereAByteHasNoToken) {
+TEST(HfTokenizerTest, MissingUnknownTokenMattersOnlyForUncoveredBytes) {
   Json json = Tiny();
   json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
   json["model"]["merges"] = Json::array();
@@ -141,7 +141,7 @@ TEST(HfTokenizerTest, AnUnknownTokenThatTheVocabularyLacksMattersOnlyWhereAByteH
   EXPECT_FALSE(Read(json).ok());
 }
 
-TEST(HfTokenizerTest, NamesOfTokensComeFromTheSecondFileWhereTheFirstHasNone) {
+TEST(HfTokenizerTest, TokenNamesFallBackToTheSecondFile) {
   const auto read = Read(Tiny(), R"({"eos_token": "a"})", R"({"eos_token": "b", "bos_token": {"content": "<s>"}})");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->spec.eos_id, 1);
@@ -152,7 +152,7 @@ TEST(HfTokenizerTest, NamesOfTokensComeFromTheSecondFileWhereTheFirstHasNone) {
               HasSubstr("tokenizer_config.json: eos_token is \"<eos>\", expected a token"));
 }
 
-TEST(HfTokenizerTest, AddedTokensHaveTheVocabularysIdsOrTheNextOnesWhateverTheListSays) {
+TEST(HfTokenizerTest, AddedTokensTakeVocabularyIdsOrTheNextOnes) {
   Json json = Tiny();
   const auto added = [](int id, const char* content, bool special) {
     return Json{{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
@@ -377,7 +377,7 @@ TEST(HfTokenizerTest, NormalizedControlTokensAreFoundWhereTheTextIsTrustedOnly) 
   EXPECT_EQ(*any->Encode("é", {.parse_special = false}), (Ids{7}));
 }
 
-TEST(HfTokenizerTest, TokensThatAreNotSpecialAreFoundInMessagesUnlessTheyAreSpelledLikeControl) {
+TEST(HfTokenizerTest, FindsNonSpecialTokensInMessagesUnlessLikeControl) {
   Json json = Tiny();
   json["added_tokens"] = Json::array();
   int id = 6;

@@ -312,7 +312,7 @@ TEST(Json, LargeTextIsPaidFor) {
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST(Json, RepeatedKeysKeepTheirFirstPlaceAndLastValueInDictsOfAnySize) {
+TEST(Json, RepeatedKeysKeepFirstPlaceAndLastValue) {
   Budget budget{Limits()};
   Heap heap(budget);
   std::string json = "{\"a\": 1, \"b\": 2";

@@ -144,7 +144,7 @@ TEST(PreTokenizerTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   EXPECT_THAT(recipe.status().message(), HasSubstr("smollm, llama-bpe"));
 }
 
-TEST(PreTokenizerTest, APatternThatDoesNotCompileIsAnErrorAndAnEmptyMatchCuts) {
+TEST(PreTokenizerTest, RefusesBadPatternsAndCutsAtEmptyMatches) {
   const std::vector<PreTokenizerStep> broken = {{.pattern = {"a(", true}}};
   EXPECT_EQ(PreTokenizer::Create(broken).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(absl::StrJoin(SplitBySteps({{.pattern = {"b*", true}}}, "aébbc"), "·"), "a·é·bb·c");

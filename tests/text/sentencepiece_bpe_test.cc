@@ -38,7 +38,7 @@ TEST(SentencePieceBpeTest, TheHighestScoreMergesFirstAndTheLeftmostOfEquals) {
   EXPECT_EQ(Encode(v, "abc"), (Ids{kFirstPiece + 1, kFirstPiece + 5}));  // equal scores: ab is further left
 }
 
-TEST(SentencePieceBpeTest, TheSpacePrefixIsAddedToEveryTextButAnEmptyOne) {
+TEST(SentencePieceBpeTest, AddsTheSpacePrefixUnlessEmpty) {
   TinyVocabulary v = TinyVocabulary::SentencePiece({"▁a", "▁", "a"});
   EXPECT_EQ(Encode(v, ""), Ids{});
   EXPECT_EQ(Encode(v, "a"), (Ids{kFirstPiece}));
@@ -57,7 +57,7 @@ TEST(SentencePieceBpeTest, WhatIsNoPieceBecomesBytes) {
   EXPECT_EQ(Encode(v, " "), (Ids{kFirstByte + 0xE2, kFirstByte + 0x96, kFirstByte + 0x81}));
 }
 
-TEST(SentencePieceBpeTest, WithoutAllOfItsBytesARunOfCharactersIsOneUnknown) {
+TEST(SentencePieceBpeTest, CharactersWithoutBytesBecomeOneUnknown) {
   TinyVocabulary v = TinyVocabulary::SentencePiece({"a"});
   v.spec.add_space_prefix = false;
   v.spec.types[kFirstByte + 0xA9] = TokenType::kUnused;  // no byte A9: é has only half its bytes

@@ -95,7 +95,7 @@ TEST(StopMatcherTest, WhatIsStillHeldAtTheEndIsText) {
   EXPECT_EQ(m.Flush(), "");
 }
 
-TEST(StopMatcherTest, TheStopCompleteFirstWinsThenTheLongestThenTheFirstInTheList) {
+TEST(StopMatcherTest, EarliestThenLongestThenFirstListedStopWins) {
   EXPECT_EQ(Feed(Make({"abcd", "bc"}), {"xabcd"}), (Outcome{"xa", 1}));
   EXPECT_EQ(Feed(Make({"bc", "abc"}), {"xabc"}), (Outcome{"x", 1}));
   EXPECT_EQ(Feed(Make({"ab", "abc"}), {"xabc"}), (Outcome{"x", 0}));

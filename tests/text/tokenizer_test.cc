@@ -45,7 +45,7 @@ TEST(TokenizerTest, AddedTokensAreParsedOnlyWhenAskedFor) {
   EXPECT_EQ(Encode(*t, "<|start|>", {.parse_special = false}), (Ids{'<', '|', 's', 't', 'a', 'r', 't', '|', '>'}));
 }
 
-TEST(TokenizerTest, AnAddedTokenMustLieInParsedSegmentsWhollyAndOtherTextIgnoresTheBorders) {
+TEST(TokenizerTest, AddedTokensMustLieWhollyInParsedSegments) {
   const TinyVocabulary v = Words();
   const auto t = Make(v.spec);
   const auto encode = [&](std::vector<TextSegment> segments) { return Encode(*t, absl::MakeConstSpan(segments)); };

@@ -72,7 +72,7 @@ TEST(Utf8Test, IllFormedBytesAreReplacedByMaximalSubparts) {
   }
 }
 
-TEST(Utf8Test, AWholeCharacterIsPassedOnWithItsLastByteAndABrokenOneWithTheByteThatBreaksIt) {
+TEST(Utf8Test, PassesCharactersOnWithTheirLastByte) {
   Utf8Assembler assembler;
   std::vector<std::string> pushes;
   for (const char c : string_view("\xF0\x9F\x98\x80\xF0\x9F"

@@ -3,6 +3,24 @@
 // Per query row the operations and their order are fixed: a score is one chain of FMAs over head_dim, the softmax of a
 // tile is taken at once, values are added key by key. So a row's bits do not depend on which rows are beside it.
 // Register blocks: R rows x T pages of scores, R rows x C vectors of values.
+//
+//   a page: 16 tokens of a KV head            a tile: 4 pages            the state of a query row
+//     dim 0   | k of t0 | k of t1 | .. t15 |    tokens  0 .. 15            [0]        m: the largest score so far
+//     dim 1   | k       | k       | ..     |           16 .. 31            [16 .. 31] l: sums of e^(s - m), by key % 16
+//     ..                                               32 .. 47            [32 ..]    o: sums of e^(s - m) v
+//     token 0 | v0 | v1 | v2 | ..          |           48 .. 63
+//     token 1 | v0 | v1 | v2 | ..          |
+//   One load of keys is one dimension of 16 keys, which meets one broadcast q; one load of values is 16 dimensions of
+//   one key, which meets one broadcast weight.
+//
+// Worked example: head_dim 2, q = (1, 1), a first tile with one visible key, a second with two.
+//
+//   key       value   s = q.k     first tile: m = 0, weight e^0 = 1, l = 1, o = (2, 0)
+//   (0, 0)    (2, 0)  0           second:     m = ln 2, shrink = e^(0 - ln 2) = 0.5
+//   (ln 2, 0) (4, 0)  ln 2                    weights e^0 = 1 and e^(-ln 2) = 0.5; l = 0.5 * 1 + 1.5 = 2
+//   (0, 0)    (0, 6)  0                       o = 0.5 (2, 0) + 1 (4, 0) + 0.5 (0, 6) = (5, 3)
+//   FinishState: o / l = (2.5, 1.5) = (1 (2, 0) + 2 (4, 0) + 1 (0, 6)) / (1 + 2 + 1), the softmax taken at once. With a
+//   sink of 0: m stays, l + e^(0 - ln 2) = 2.5, o / l = (2, 1.2).
 #pragma once
 
 #include "engine/ops/cpu/float_kernels.h"

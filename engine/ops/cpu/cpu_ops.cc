@@ -58,7 +58,7 @@ class CpuOps : public Ops {
     return CpuExperts::Load(context_, experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                          const MlaShape& heads) override {
+                                                          const Mla& heads) override {
     return CpuMlaUp::Load(key_up, value_up, heads, &context_.pool, &context_.arena);
   }
 

@@ -5,6 +5,29 @@
 // Mapping: a tile is 32 lanes x R activation rows (two vectors at a time, so AVX2 passes twice over the panel) with
 // codes, dot products and sums in registers. R rows share each unpacked code. Per block and row: 8 dot products per
 // vector and digit, one conversion, two or three float operations.
+//
+//                  w0: codes of 16 lanes x 4 k      w1: of the next 16 (AVX-512; on AVX2 8 and 8)
+//                | lane 0 | lane 1 | .. | 15 |    | 16 | .. | 31 |     one 64-byte group each
+//   x of row 0      dot[..][0][0]                    dot[..][0][1]     the row's 4 x, the same for all lanes
+//   x of row 1      dot[..][1][0]                    dot[..][1][1]
+//
+// Worked example: one lane of a Q4_0 panel, scale 0.5, times one row. All codes and x but these are 8 and 0.
+//
+//   k                           0      1      2      3
+//   code                        9      8      5     12
+//   w = 0.5 (code - 8)        0.5      0   -1.5      2
+//   x                           1     -2    0.5      4     w . x = 0.5 - 0.75 + 8 = 7.75
+//   bytes 4 lane .. of block 0x89   0x88   0x85   0x8c     low nibbles: Codes<0>, k = 0 .. 3; high: Codes<4>, 16 .. 19
+//
+//   One digit (int8): scale 4/127. x / scale is 31.75, -63.5, 15.875, 127.
+//   digits[0]                  32    -64     16    127     neg_sum = -111
+//   Dot4: 9*32 - 8*64 + 5*16 + 12*127 = 1380, upon -111 * 8 (zero) = -888: 492
+//   acc = 492 * (0.5 * 4/127) = 7.748
+//
+//   Two digits (int16): scale 4/16256. x / scale is 4064, -8128, 2032, 16256, q = 128 * digits[0] + digits[1].
+//   digits[0]                  32    -63     16    127     Dot4: 288 - 504 + 80 + 1524 = 1388
+//   digits[1]                 -32    -64    -16      0     Dot4: -880, upon -14224 * 8 = -113792: -114672
+//   acc = (128 * 1388 - 114672) * (0.5 * 4/16256) = 62992 * 2/16256 = 7.75
 #pragma once
 
 #include "engine/ops/cpu/linear_kernel_tables.h"

@@ -1,3 +1,26 @@
+// Both forms of latent attention (MlaAttentionArgs) on the CPU.
+//
+// Worked example: one head; latents of 2 values, keys of 2 values without position and one rotated, values of 1.
+//   key matrix K = | 1 0 |    value matrix V = | 2 -1 |    query: nope (2, 1), rope 1; scale 1
+//                  | 1 1 |
+//   cache: token 0 latent c = (1, 2), rope key 3;  token 1 c = (0, 1), rope key 7
+//
+//   expanded: makes keys and values of every token                 absorbed: stays among the latents
+//     token 0: K c = (1, 3), V c =  0                                query K^T (2, 1) = (3, 1), once a row
+//     token 1: K c = (0, 1), V c = -1
+//     s0 = 2*1 + 1*3 + 1*3 = 8                                       s0 = 3*1 + 1*2 + 1*3 = 8
+//     s1 = 2*0 + 1*1 + 1*7 = 8                                       s1 = 3*0 + 1*1 + 1*7 = 8
+//     weights 0.5, 0.5                                               weights 0.5, 0.5; weighted latent (0.5, 1.5)
+//     out = 0.5 * 0 + 0.5 * -1 = -0.5                                out = V (0.5, 1.5) = 1 - 1.5 = -0.5, once a row
+//
+// DeepSeek-V3 (latent 512, nope 128, rope 64, value 128), multiplications for a head: expanded (128 + 128) * 512 =
+// 131,072 a token, then 192 + 128 = 320 a token and row; absorbed 576 + 512 = 1,088 a token and row, 131,072 a row. So
+// decoding takes the absorbed form, and prompts of hundreds of rows, which share what is made, gain by the expanded
+// one.
+//
+//   absorbed: for each row and 16 heads, a lane a head         expanded: for each head and up to 512 rows
+//     q      [key_dim][16 heads]                                 a tile of 64 tokens is made as the kernels for f32
+//     a key  is broadcast to all lanes, and is its own value     keys take it, and attended to by all rows of the unit
 #include "engine/ops/cpu/mla_attention.h"
 
 #include <algorithm>
@@ -118,7 +141,7 @@ class AbsorbedRunner {
   int32_t LastEnd() const { return buffers_.ends[unit_.num_rows - 1]; }
 
   void LoadQueries() const {
-    const MlaShape& h = args_.heads;
+    const Mla& h = args_.heads;
     const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
     std::memset(buffers_.q, 0, sizeof(float) * static_cast<size_t>(unit_.num_rows * groups_ * key_dim_ * kLatentLanes));
     for (int i = 0; i < unit_.num_rows; ++i) {
@@ -225,7 +248,7 @@ void MultiplyHeads(CpuContext& context, const std::vector<RowRange>& ranges, int
 class ExpandedTiles {
  public:
   static size_t Bytes(const MlaAttentionArgs& args) {
-    const MlaShape& h = args.heads;
+    const Mla& h = args.heads;
     const int floats =
         kTilePages * PageFloats(h) + kPageTokens * (h.kv_lora_rank + h.qk_rope_head_dim) + kTileTokens * h.kv_lora_rank;
     return static_cast<size_t>(floats) * sizeof(float) + kTileTokens * NarrowBytes(h);
@@ -269,11 +292,11 @@ class ExpandedTiles {
   }
 
  private:
-  static int ValueStride(const MlaShape& h) { return (h.v_head_dim + 15) / 16 * 16; }
-  static int PageFloats(const MlaShape& h) {
+  static int ValueStride(const Mla& h) { return (h.v_head_dim + 15) / 16 * 16; }
+  static int PageFloats(const Mla& h) {
     return kPageTokens * (h.qk_nope_head_dim + h.qk_rope_head_dim + ValueStride(h));
   }
-  static size_t NarrowBytes(const MlaShape& h) {
+  static size_t NarrowBytes(const Mla& h) {
     return RoundUp64(ActivationRowBytes(ActivationType::kInt16, h.kv_lora_rank));
   }
 
@@ -328,7 +351,7 @@ class ExpandedTiles {
   }
 
   const CpuContext& context_;
-  const MlaShape& heads_;
+  const Mla& heads_;
   const CpuKvCache& kv_;
   const SequencePages pages_;
   const PackedLinear& key_;
@@ -345,7 +368,7 @@ class ExpandedTiles {
 
 void CpuMla::Attention(CpuContext& context, const MlaAttentionArgs& args) {
   if (context.num_tokens() == 0) return;
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   SLUICE_CHECK(args.kv->shape().layers[static_cast<size_t>(args.layer)].head_dim ==
                h.kv_lora_rank + h.qk_rope_head_dim);
   SLUICE_CHECK(UpOf(args).num_heads() == h.num_heads && args.out->cols() == int64_t{h.num_heads} * h.v_head_dim);
@@ -372,7 +395,7 @@ void CpuMla::FindRows(const CpuContext& context, const RowChoice& choice) {
 }
 
 void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   const CpuMlaUp& up = UpOf(args);
   const CpuActivations& q = RowsOf(args.q);
   const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
@@ -415,7 +438,7 @@ void CpuMla::RunAbsorbed(CpuContext& context, const MlaAttentionArgs& args, cons
 }
 
 void CpuMla::RunExpanded(CpuContext& context, const MlaAttentionArgs& args, const RowChoice& rows) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   AttentionArgs attention;
   attention.q = args.q;
   attention.heads = {h.num_heads, h.num_heads, h.qk_nope_head_dim + h.qk_rope_head_dim, h.v_head_dim};

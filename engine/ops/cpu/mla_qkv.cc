@@ -23,14 +23,14 @@ void Multiply(CpuContext& context, const PackedLinear& weights, const Operand& o
 
 void CpuMlaQkv(CpuContext& context, const MlaQkvArgs& args) {
   if (context.num_tokens() == 0) return;
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   const PackedLinear& down = PackedOf(args.down);
   const CpuActivations& x = RowsOf(args.x);
   CpuActivations& q = RowsOf(args.q);
   const CpuKvCache& kv = static_cast<const CpuKvCache&>(*args.kv);
   const CpuRope& rope = static_cast<const CpuRope&>(*args.rope.table);
   const int head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
-  const int64_t q_size = h.q_lora_rank > 0 ? h.q_lora_rank : q.cols();  // before the latent in a row of `down`
+  const int64_t q_size = h.q_lora_rank.has_value() ? *h.q_lora_rank : q.cols();  // before the latent in a row of `down`
   SLUICE_CHECK(down.k() == x.cols() && down.num_rows() == q_size + h.kv_lora_rank + h.qk_rope_head_dim);
   SLUICE_CHECK(q.cols() == int64_t{h.num_heads} * head_dim);
   SLUICE_CHECK(args.rope.num_rotary == rope.num_rotary() && rope.num_rotary() <= h.qk_rope_head_dim);
@@ -55,14 +55,14 @@ void CpuMlaQkv(CpuContext& context, const MlaQkvArgs& args) {
     context.Norm(args.kv_latent_norm, latent, h.kv_lora_rank, latent);
     rotate(row, latent + h.kv_lora_rank);
     kv.WriteKey(context.floats, args.layer, 0, slots[static_cast<size_t>(row)], latent);
-    if (h.q_lora_rank > 0) return;
+    if (h.q_lora_rank.has_value()) return;
     std::memcpy(q.row(row), y, static_cast<size_t>(q_size) * sizeof(float));
     rotate_queries(row);
   });
-  if (h.q_lora_rank == 0) return;
+  if (!h.q_lora_rank.has_value()) return;
 
   const PackedLinear& up = PackedOf(args.q_up);
-  SLUICE_CHECK(up.k() == h.q_lora_rank && up.num_rows() == q.cols());
+  SLUICE_CHECK(up.k() == *h.q_lora_rank && up.num_rows() == q.cols());
   const RowSource latents{wide, stride, nullptr, &args.q_latent_norm};
   Multiply(context, up, Operand(context, latents, context.num_tokens(), up), q.stride(), q.row(0));
   ForRows(context, context.num_tokens(), [&](int row, int) { rotate_queries(row); });

@@ -45,7 +45,7 @@ TensorView Transpose(const TensorView& matrix, std::vector<uint8_t>* bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuMlaUp>> CpuMlaUp::Load(const TensorView& key_up, const TensorView& value_up,
-                                                         const MlaShape& heads, ThreadPool* pool,
+                                                         const Mla& heads, ThreadPool* pool,
                                                          HugePageArena* arena) {
   SLUICE_RETURN_IF_ERROR(ValidateMlaUp(key_up, value_up, heads));
   auto up = std::make_unique<CpuMlaUp>();

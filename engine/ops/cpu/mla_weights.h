@@ -15,7 +15,7 @@ namespace sluice {
 class CpuMlaUp : public MlaUpWeights {
  public:
   static absl::StatusOr<std::unique_ptr<CpuMlaUp>> Load(const TensorView& key_up, const TensorView& value_up,
-                                                        const MlaShape& heads, ThreadPool* pool, HugePageArena* arena);
+                                                        const Mla& heads, ThreadPool* pool, HugePageArena* arena);
 
   int64_t resident_bytes() const override;
   int num_heads() const { return static_cast<int>(value_.size()); }

@@ -38,36 +38,36 @@ class Finisher {
   void FinishHead(const Head& head, int row, float* y) const {
     if (bias_ != nullptr) context_.floats.add(bias_ + head.column, head.dim, y);
     if (head.kind != Kind::kValue) {
-      if (!args_.qk_norm.after_rope) NormHead(head, y);
+      if (!args_.heads.qk_norm.after_rope) NormHead(head, y);
       Place(head, row, y);
-      if (args_.qk_norm.after_rope) NormHead(head, y);
+      if (args_.heads.qk_norm.after_rope) NormHead(head, y);
     }
     Store(head, row, y);
   }
 
   // y[q|k|v], for every kind of norm. k and v go to the cache.
   void FinishRow(int row, float* y) const {
-    const GqaShape& h = args_.heads;
+    const Gqa& h = args_.heads;
     const int64_t q_size = int64_t{h.num_heads} * h.head_dim, k_size = int64_t{h.num_kv_heads} * h.head_dim;
-    if (args_.qk_norm.kind != QkNormKind::kFullWidth) {
+    if (args_.heads.qk_norm.kind != QkNormKind::kFullWidth) {
       for (int i = 0; i < NumHeads(); ++i) FinishHead(HeadAt(i), row, y + HeadAt(i).column);
       return;
     }
     if (bias_ != nullptr) context_.floats.add(bias_, q_size + k_size + int64_t{h.num_kv_heads} * h.value_head_dim, y);
     const auto norm = [&] {
-      const QkNormArgs& n = args_.qk_norm;
-      context_.floats.norm(n.params, y, q_size, DataOf(n.q_weight), nullptr, y);
-      context_.floats.norm(n.params, y + q_size, k_size, DataOf(n.k_weight), nullptr, y + q_size);
+      const NormParams& params = h.qk_norm.norm;
+      context_.floats.norm(params, y, q_size, DataOf(args_.q_norm), nullptr, y);
+      context_.floats.norm(params, y + q_size, k_size, DataOf(args_.k_norm), nullptr, y + q_size);
     };
-    if (!args_.qk_norm.after_rope) norm();
+    if (!args_.heads.qk_norm.after_rope) norm();
     for (int i = 0; i < h.num_heads + h.num_kv_heads; ++i) Place(HeadAt(i), row, y + HeadAt(i).column);
-    if (args_.qk_norm.after_rope) norm();
+    if (args_.heads.qk_norm.after_rope) norm();
     for (int i = 0; i < NumHeads(); ++i) Store(HeadAt(i), row, y + HeadAt(i).column);
   }
 
   int NumHeads() const { return args_.heads.num_heads + 2 * args_.heads.num_kv_heads; }
   Head HeadAt(int i) const {
-    const GqaShape& h = args_.heads;
+    const Gqa& h = args_.heads;
     if (i < h.num_heads) return {Kind::kQuery, i, int64_t{i} * h.head_dim, h.head_dim};
     const int key = i - h.num_heads, value = key - h.num_kv_heads;
     if (value < 0) return {Kind::kKey, key, int64_t{i} * h.head_dim, h.head_dim};
@@ -77,10 +77,10 @@ class Finisher {
 
  private:
   void NormHead(const Head& head, float* y) const {
-    const QkNormArgs& n = args_.qk_norm;
+    const QkNormSpec& n = args_.heads.qk_norm;
     if (n.kind == QkNormKind::kNone) return;
-    const VectorWeights* weight = head.kind == Kind::kQuery ? n.q_weight : n.k_weight;
-    context_.floats.norm(n.params, y, head.dim, n.kind == QkNormKind::kPerHead ? DataOf(weight) : nullptr, nullptr, y);
+    const VectorWeights* weight = head.kind == Kind::kQuery ? args_.q_norm : args_.k_norm;
+    context_.floats.norm(n.norm, y, head.dim, n.kind == QkNormKind::kPerHead ? DataOf(weight) : nullptr, nullptr, y);
   }
 
   void Place(const Head&, int row, float* y) const {
@@ -111,7 +111,7 @@ class Finisher {
 
 // Whole heads fall on whole panels, so that a worker can finish the heads of its panels at once.
 bool HeadsFitPanels(const QkvArgs& args, const PackedLinear& weights) {
-  return args.qk_norm.kind != QkNormKind::kFullWidth && args.heads.head_dim % kPanelRows == 0 &&
+  return args.heads.qk_norm.kind != QkNormKind::kFullWidth && args.heads.head_dim % kPanelRows == 0 &&
          args.heads.value_head_dim % kPanelRows == 0 && weights.num_panels() * kPanelRows == weights.num_rows();
 }
 
@@ -161,7 +161,7 @@ void QkvByRow(CpuContext& context, const QkvArgs& args, const PackedLinear& weig
 void CpuQkv(CpuContext& context, const QkvArgs& args) {
   if (context.num_tokens() == 0) return;
   const PackedLinear& weights = PackedOf(args.qkv);
-  const GqaShape& h = args.heads;
+  const Gqa& h = args.heads;
   SLUICE_CHECK(weights.num_rows() ==
                int64_t{h.num_heads + h.num_kv_heads} * h.head_dim + int64_t{h.num_kv_heads} * h.value_head_dim);
   SLUICE_CHECK(RowsOf(args.q).cols() == int64_t{h.num_heads} * h.head_dim && weights.k() == args.x->cols());

@@ -22,10 +22,6 @@ cuda::RopeView ViewOf(const RopeArgs& rope) {
   return view;
 }
 
-cuda::NormWeightsView HeadNorm(const QkNormArgs& norm, const VectorWeights* weight) {
-  return {norm.params, DataOf(weight), nullptr};
-}
-
 // One product per head: [num_rows, heads * in] -> [num_rows, heads * out], heads `x_step` and `out_step` apart.
 struct HeadsProduct {
   const CudaMlaUp::Half* weights;
@@ -91,10 +87,11 @@ void CudaAttention::Qkv(CudaContext& context, const QkvArgs& args) {
   post.group = context.step.group(args.kv_group);
   post.qkv = qkv;
   post.num_heads = args.heads.num_heads;
-  post.qk_norm = args.qk_norm.kind;
-  post.norm_after_rope = args.qk_norm.after_rope;
-  post.q_norm = HeadNorm(args.qk_norm, args.qk_norm.q_weight);
-  post.k_norm = HeadNorm(args.qk_norm, args.qk_norm.k_weight);
+  const QkNormSpec& qk_norm = args.heads.qk_norm;
+  post.qk_norm = qk_norm.kind;
+  post.norm_after_rope = qk_norm.after_rope;
+  post.q_norm = {qk_norm.norm, DataOf(args.q_norm), nullptr};
+  post.k_norm = {qk_norm.norm, DataOf(args.k_norm), nullptr};
   if (args.rope.has_value()) post.rope = ViewOf(*args.rope);
   post.has_temperature = args.query_temperature_floor.has_value();
   post.temperature_floor = args.query_temperature_floor.value_or(0);
@@ -122,7 +119,7 @@ void CudaAttention::Attention(CudaContext& context, const AttentionArgs& args) {
 }
 
 void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
-  const MlaShape& heads = args.heads;
+  const Mla& heads = args.heads;
   const GemmInput h = NormedInput(context, args.x, args.norm);
   const int64_t down_cols = args.down->out_features();
   const int64_t latent_cols = heads.kv_lora_rank + heads.qk_rope_head_dim;
@@ -134,20 +131,20 @@ void CudaAttention::MlaQkv(CudaContext& context, const MlaQkvArgs& args) {
   cuda::MlaQkvPostArgs post;
   post.q_in = down;
   post.q_in_stride = down_cols;
-  if (heads.q_lora_rank > 0) {
-    void* normed = context.Rows(Scratch::kNormed, heads.q_lora_rank);
+  if (heads.q_lora_rank.has_value()) {
+    void* normed = context.Rows(Scratch::kNormed, *heads.q_lora_rank);
     float* q = context.RowsF32(Scratch::kPlaces, q_cols);
     if (normed == nullptr || q == nullptr) return;
     cuda::NormColumnsArgs norm;
     norm.num_rows = context.num_tokens();
-    norm.d = heads.q_lora_rank;
+    norm.d = *heads.q_lora_rank;
     norm.x = down;
     norm.x_stride = down_cols;
     norm.norm = sluice::ViewOf(args.q_latent_norm);
     norm.y = normed;
     norm.y_element = context.element();
     cuda::LaunchNormColumns(norm, context.stream());
-    MultiplyToF32(context, args.q_up, {normed, heads.q_lora_rank}, nullptr, q);
+    MultiplyToF32(context, args.q_up, {normed, *heads.q_lora_rank}, nullptr, q);
     post.q_in = q;
     post.q_in_stride = q_cols;
   }
@@ -173,7 +170,7 @@ void CudaAttention::MlaAttention(CudaContext& context, const MlaAttentionArgs& a
 }
 
 void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args) {
-  const MlaShape& heads = args.heads;
+  const Mla& heads = args.heads;
   const CudaMlaUp& up = MlaUpOf(args.up);
   const int64_t latent = heads.kv_lora_rank, q_head = heads.qk_nope_head_dim + heads.qk_rope_head_dim;
   const int64_t q_latent_head = latent + heads.qk_rope_head_dim;
@@ -198,7 +195,7 @@ void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args)
     gather.q_latent = row(q_latent, run.first, heads.num_heads * q_latent_head);
     gather.element = context.element();
     MultiplyHeads(context, run.count,
-                  {&up.turned_key(), gather.q, heads.num_heads * q_head, q_head, gather.q_latent,
+                  {&up.transposed_key(), gather.q, heads.num_heads * q_head, q_head, gather.q_latent,
                    heads.num_heads * q_latent_head, q_latent_head},
                   0, heads.num_heads);
     cuda::LaunchMlaGatherRope(gather, context.stream());
@@ -228,7 +225,7 @@ void CudaAttention::Absorbed(CudaContext& context, const MlaAttentionArgs& args)
 }
 
 void CudaAttention::Expanded(CudaContext& context, const MlaAttentionArgs& args) {
-  const MlaShape& heads = args.heads;
+  const Mla& heads = args.heads;
   const MlaExpansion& expansion = context.expansion;
   const MlaExpansion::Room room = expansion.RoomFor(heads.num_heads);
   const int64_t key_dim = heads.qk_nope_head_dim + heads.qk_rope_head_dim;

@@ -58,7 +58,7 @@ class CudaOps : public Ops {
     return loader_.Experts(experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                          const MlaShape& heads) override {
+                                                          const Mla& heads) override {
     return loader_.MlaUp(key_up, value_up, heads);
   }
   absl::StatusOr<std::unique_ptr<VectorWeights>> LoadVector(std::span<const float> values) override {

@@ -202,14 +202,14 @@ absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int3
   half.first.data = half.data.data();
   const int64_t count = int64_t{n} * k, stored_bytes = TensorBytes(view.type, count);
   const auto pack = [&](int64_t head, int, std::byte* out) {
-    std::vector<float> values(static_cast<size_t>(count)), turned_values;
+    std::vector<float> values(static_cast<size_t>(count)), swapped;
     DequantizeRow(view.type, view.data.data() + head * stored_bytes, count, values.data());
     if (transposed) {
-      turned_values.resize(values.size());
+      swapped.resize(values.size());
       for (int64_t i = 0; i < k; ++i) {
-        for (int64_t j = 0; j < n; ++j) turned_values[j * k + i] = values[i * n + j];
+        for (int64_t j = 0; j < n; ++j) swapped[j * k + i] = values[i * n + j];
       }
-      values.swap(turned_values);
+      values.swap(swapped);
     }
     std::vector<uint8_t> plain(static_cast<size_t>(count * PlainBytes(half.first.format)));
     StorePlain(values, half.first.format, plain.data());
@@ -222,7 +222,7 @@ absl::StatusOr<CudaMlaUp::Half> WeightLoader::Heads(const TensorView& view, int3
 }
 
 absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                               const MlaShape& heads) {
+                                                               const Mla& heads) {
   SLUICE_RETURN_IF_ERROR(ValidateMlaUp(key_up, value_up, heads));
   if (heads.qk_nope_head_dim % 8 != 0 || heads.kv_lora_rank % 8 != 0 || heads.qk_rope_head_dim % 8 != 0 ||
       heads.v_head_dim % 8 != 0) {
@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<CudaMlaUp>> WeightLoader::MlaUp(const TensorView&
   auto up = std::make_unique<CudaMlaUp>();
   SLUICE_ASSIGN_OR_RETURN(up->key_,
                           Heads(key_up, heads.num_heads, heads.qk_nope_head_dim, heads.kv_lora_rank, /*transposed=*/false));
-  SLUICE_ASSIGN_OR_RETURN(up->turned_key_,
+  SLUICE_ASSIGN_OR_RETURN(up->transposed_key_,
                           Heads(key_up, heads.num_heads, heads.kv_lora_rank, heads.qk_nope_head_dim, /*transposed=*/true));
   SLUICE_ASSIGN_OR_RETURN(up->value_,
                           Heads(value_up, heads.num_heads, heads.v_head_dim, heads.kv_lora_rank, /*transposed=*/false));

@@ -68,15 +68,15 @@ class CudaMlaUp : public MlaUpWeights {
     int64_t head_bytes = 0;
   };
   int64_t resident_bytes() const override {
-    return key_.data.bytes() + turned_key_.data.bytes() + value_.data.bytes();
+    return key_.data.bytes() + transposed_key_.data.bytes() + value_.data.bytes();
   }
   const Half& key() const { return key_; }
-  const Half& turned_key() const { return turned_key_; }
+  const Half& transposed_key() const { return transposed_key_; }
   const Half& value() const { return value_; }
 
  private:
   friend class WeightLoader;
-  Half key_, turned_key_, value_;
+  Half key_, transposed_key_, value_;
 };
 
 class CudaVector : public VectorWeights {
@@ -121,7 +121,7 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<CudaExperts>> Experts(std::span<const std::vector<TensorView>> experts,
                                                        LinearLayout layout);
   absl::StatusOr<std::unique_ptr<CudaMlaUp>> MlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                   const MlaShape& heads);
+                                                   const Mla& heads);
   absl::StatusOr<std::unique_ptr<CudaVector>> Vector(std::span<const float> values);
   absl::StatusOr<std::unique_ptr<CudaRope>> Rope(const RopeTable& table);
 

@@ -72,7 +72,7 @@ void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x)
   for (size_t i = 0; i < y.size(); i++) x[i] += y[i];
 }
 
-Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position) {
+Rotation RotationAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position) {
   const Rope& data = static_cast<const Rope&>(*rope.table);
   SLUICE_CHECK(position < data.max_position && 2 * int(data.table.inv_freq.size()) == rope.num_rotary);
   Floats inv_freq = data.table.inv_freq;
@@ -80,33 +80,33 @@ Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t 
     SLUICE_CHECK(batch.rope_classes.size() == batch.context_lens.size());
     SelectInvFreq(data.table, batch.rope_classes[size_t(sequence)], &inv_freq);
   }
-  Turn turn;
+  Rotation rotation;
   for (float f : inv_freq) {
     const float angle = float(position) * f;  // in f32, as checkpoints expect
-    turn.cos.push_back(double(float(std::cos(double(angle)) * data.table.attention_factor)));
-    turn.sin.push_back(double(float(std::sin(double(angle)) * data.table.attention_factor)));
+    rotation.cos.push_back(double(float(std::cos(double(angle)) * data.table.attention_factor)));
+    rotation.sin.push_back(double(float(std::sin(double(angle)) * data.table.attention_factor)));
   }
-  return turn;
+  return rotation;
 }
 
-void Rotate(const RopeArgs& rope, const Turn& turn, float* head) {
+void Rotate(const RopeArgs& rope, const Rotation& rotation, float* head) {
   const int half = rope.num_rotary / 2;
   for (int i = 0; i < half; i++) {
     const bool split = rope.layout == RopeLayout::kHalfSplit;
     float& a = head[split ? i : 2 * i];
     float& b = head[split ? i + half : 2 * i + 1];
     const double a0 = a, b0 = b;
-    a = float(a0 * turn.cos[size_t(i)] - b0 * turn.sin[size_t(i)]);
-    b = float(b0 * turn.cos[size_t(i)] + a0 * turn.sin[size_t(i)]);
+    a = float(a0 * rotation.cos[size_t(i)] - b0 * rotation.sin[size_t(i)]);
+    b = float(b0 * rotation.cos[size_t(i)] + a0 * rotation.sin[size_t(i)]);
   }
 }
 
-void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
-  if (args.kind == QkNormKind::kFullWidth) {
-    Normalise(x, int64_t{num_heads} * head_dim, args.params, V(weight), nullptr);
-  } else if (args.kind != QkNormKind::kNone) {
-    const float* w = args.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
-    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, args.params, w, nullptr);
+void NormHeads(const QkNormSpec& spec, const VectorWeights* weight, float* x, int num_heads, int head_dim) {
+  if (spec.kind == QkNormKind::kFullWidth) {
+    Normalise(x, int64_t{num_heads} * head_dim, spec.norm, V(weight), nullptr);
+  } else if (spec.kind != QkNormKind::kNone) {
+    const float* w = spec.kind == QkNormKind::kPerHead ? V(weight) : nullptr;
+    for (int h = 0; h < num_heads; h++) Normalise(x + h * head_dim, head_dim, spec.norm, w, nullptr);
   }
 }
 

@@ -15,7 +15,7 @@ float RoundTo(KvDType type, float x);
 // In place; weight and bias may be null (1 and 0).
 void Normalise(float* x, int64_t n, const NormParams& params, const float* weight, const float* bias);
 Floats NormedRow(const Rows& x, int64_t row, const std::optional<NormArgs>& norm);
-void NormHeads(const QkNormArgs& args, const VectorWeights* weight, float* x, int num_heads, int head_dim);
+void NormHeads(const QkNormSpec& spec, const VectorWeights* weight, float* x, int num_heads, int head_dim);
 
 // The values of the parts, one below the other. REQUIRES: they are valid (engine/ops/validate.h).
 Matrix ReadMatrix(std::span<const TensorView> parts);
@@ -27,12 +27,12 @@ Floats Multiply(const Matrix& w, const float* x, const float* bias);
 void AddToResidual(Floats y, const std::optional<NormArgs>& post_norm, float* x);
 
 // cos and sin, by pair, for a row at `position` of a sequence of the batch.
-struct Turn {
+struct Rotation {
   std::vector<double> cos, sin;
 };
-Turn TurnAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position);
+Rotation RotationAt(const RopeArgs& rope, const BatchView& batch, int sequence, int32_t position);
 // Turns the pairs of a head, in place.
-void Rotate(const RopeArgs& rope, const Turn& turn, float* head);
+void Rotate(const RopeArgs& rope, const Rotation& rotation, float* head);
 
 bool IsVisible(const AttentionMask& mask, int64_t query, int64_t key);
 

@@ -131,7 +131,7 @@ class HeadRunner {
   }
 
   const MlaAttentionArgs& args_;
-  const MlaShape& heads_;
+  const Mla& heads_;
   const int head_;
   Cache& kv_;
   const int32_t* const table_;
@@ -143,7 +143,7 @@ class HeadRunner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                        const MlaShape& heads) {
+                                                        const Mla& heads) {
   SLUICE_RETURN_IF_ERROR(ValidateMlaUp(key_up, value_up, heads));
   auto up = std::make_unique<MlaUp>();
   up->key.resize(size_t(key_up.num_elements()));
@@ -154,26 +154,26 @@ absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up
 }
 
 void MlaQkv(const BatchView& batch, const MlaQkvArgs& args) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   const int q_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
   Cache& kv = static_cast<Cache&>(*args.kv);
   for (int s = 0; s < int(batch.context_lens.size()); s++) {
     for (int r = batch.row_starts[s]; r < batch.row_starts[s + 1]; r++) {
       Floats down = Multiply(M(args.down), NormedRow(R(args.x), r, args.norm).data(), V(args.bias));
-      const int64_t q_size = h.q_lora_rank > 0 ? h.q_lora_rank : int64_t{h.num_heads} * q_dim;
+      const int64_t q_size = h.q_lora_rank.has_value() ? *h.q_lora_rank : int64_t{h.num_heads} * q_dim;
       SLUICE_CHECK(int64_t(down.size()) == q_size + h.kv_lora_rank + h.qk_rope_head_dim);
       Floats q(down.begin(), down.begin() + q_size);
-      if (h.q_lora_rank > 0) {
+      if (h.q_lora_rank.has_value()) {
         NormaliseBy(args.q_latent_norm, q.data(), q_size);
         q = Multiply(M(args.q_up), q.data(), nullptr);
       }
-      const Turn turn = TurnAt(args.rope, batch, s, batch.positions[r]);
-      for (int i = 0; i < h.num_heads; i++) Rotate(args.rope, turn, &q[size_t(i * q_dim + h.qk_nope_head_dim)]);
+      const Rotation rotation = RotationAt(args.rope, batch, s, batch.positions[r]);
+      for (int i = 0; i < h.num_heads; i++) Rotate(args.rope, rotation, &q[size_t(i * q_dim + h.qk_nope_head_dim)]);
       std::copy(q.begin(), q.end(), R(args.q).row(r));
 
       float* latent = down.data() + q_size;
       NormaliseBy(args.kv_latent_norm, latent, h.kv_lora_rank);
-      Rotate(args.rope, turn, latent + h.kv_lora_rank);
+      Rotate(args.rope, rotation, latent + h.kv_lora_rank);
       const int64_t slot = batch.kv_groups[size_t(args.kv_group)].slot_mapping[r];
       std::transform(latent, latent + h.kv_lora_rank + h.qk_rope_head_dim, kv.k(args.layer, slot, 0),
                      [&](float x) { return RoundTo(kv.cache_shape.dtype, x); });
@@ -182,7 +182,7 @@ void MlaQkv(const BatchView& batch, const MlaQkvArgs& args) {
 }
 
 void MlaAttention(const BatchView& batch, const MlaAttentionArgs& args) {
-  const MlaShape& h = args.heads;
+  const Mla& h = args.heads;
   const int q_dim = h.qk_nope_head_dim + h.qk_rope_head_dim;
   for (int s = 0; s < int(batch.context_lens.size()); s++) {
     for (int i = 0; i < h.num_heads; i++) {

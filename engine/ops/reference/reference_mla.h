@@ -9,7 +9,7 @@
 namespace sluice::reference {
 
 absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                        const MlaShape& heads);
+                                                        const Mla& heads);
 void MlaQkv(const BatchView& batch, const MlaQkvArgs& args);
 void MlaAttention(const BatchView& batch, const MlaAttentionArgs& args);
 

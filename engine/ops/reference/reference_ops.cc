@@ -33,7 +33,7 @@ class ReferenceOps : public Ops {
     return reference::LoadExperts(experts, layout);
   }
   absl::StatusOr<std::unique_ptr<MlaUpWeights>> LoadMlaUp(const TensorView& key_up, const TensorView& value_up,
-                                                          const MlaShape& heads) override {
+                                                          const Mla& heads) override {
     return reference::LoadMlaUp(key_up, value_up, heads);
   }
 
@@ -96,7 +96,7 @@ class ReferenceOps : public Ops {
   }
 
   void Qkv(const QkvArgs& args) override {
-    const GqaShape& h = args.heads;
+    const Gqa& h = args.heads;
     Cache& kv = static_cast<Cache&>(*args.kv);
     for (int r = 0; r < num_tokens(); r++) {
       Floats y = Multiply(M(args.qkv), NormedRow(R(args.x), r, args.norm).data(), V(args.bias));
@@ -104,16 +104,16 @@ class ReferenceOps : public Ops {
       float* k = q + h.num_heads * h.head_dim;
       float* v = k + h.num_kv_heads * h.head_dim;
       const auto norm = [&] {
-        NormHeads(args.qk_norm, args.qk_norm.q_weight, q, h.num_heads, h.head_dim);
-        NormHeads(args.qk_norm, args.qk_norm.k_weight, k, h.num_kv_heads, h.head_dim);
+        NormHeads(h.qk_norm, args.q_norm, q, h.num_heads, h.head_dim);
+        NormHeads(h.qk_norm, args.k_norm, k, h.num_kv_heads, h.head_dim);
       };
-      if (!args.qk_norm.after_rope) norm();
+      if (!h.qk_norm.after_rope) norm();
       const int32_t position = batch_.positions[r];
       if (args.rope) {
-        const Turn turn = TurnAt(*args.rope, batch_, SequenceOf(r), position);
-        for (int i = 0; i < h.num_heads + h.num_kv_heads; i++) Rotate(*args.rope, turn, q + i * h.head_dim);
+        const Rotation rotation = RotationAt(*args.rope, batch_, SequenceOf(r), position);
+        for (int i = 0; i < h.num_heads + h.num_kv_heads; i++) Rotate(*args.rope, rotation, q + i * h.head_dim);
       }
-      if (args.qk_norm.after_rope) norm();
+      if (h.qk_norm.after_rope) norm();
       if (args.query_temperature_floor) {
         const double steps = std::floor(double(position + 1) / double(*args.query_temperature_floor));
         const double t = 1 + double(args.query_temperature_coef) * std::log(1 + steps);
@@ -198,7 +198,7 @@ class ReferenceOps : public Ops {
   }
 
   void AttendHead(const AttentionArgs& args, int sequence, int row, int head) {
-    const GqaShape& shape = args.heads;
+    const Gqa& shape = args.heads;
     Cache& kv = const_cast<Cache&>(static_cast<const Cache&>(*args.kv));
     const KvGroupView& group = batch_.kv_groups[args.kv_group];
     const int32_t* table = &group.block_tables[size_t(sequence) * size_t(group.block_table_stride)];

@@ -3,6 +3,22 @@
 // A block takes some items of one row for 16 heads. A tile of 64 keys lies in shared memory once for both products:
 // each of four warps scores 16 of the keys, the scores go through shared memory to all warps, each weighs them alike
 // and sums its share of the value columns.
+//
+//                 kDim columns of a tile (576 = 512 + 64 in DeepSeek), 16 query rows = heads
+//               |<------------ values ------------>|<- rope ->|
+//   keys  0..15 |                                             |  warp 0: scores of 16 heads x 16 keys
+//   keys 16..31 |                                             |  warp 1           |
+//   keys 32..47 |                                             |  warp 2           v
+//   keys 48..63 |                                             |  warp 3    shared.scores [16 heads][64 keys]
+//                                                                                 | read by all four warps
+//               | warp 0 | warp 1  | warp 2 | warp 3 |                            v
+//               |  sums 64 weights x 64 keys of its  |  <-----------  weights, the same in every warp
+//               |  kColumns = 128 columns            |
+//
+// Worked example: kValueDim 2, one head, q = (1, 1 | 1), scale ln 2, so that a score is the dot product (scores are in
+// units of log 2).
+//   key 0 = (1, 0 | 1): s = 2, weight 2^(2 - 2) = 1           m = 2, l = 1.5
+//   key 1 = (0, 1 | 0): s = 1, weight 2^(1 - 2) = 0.5         O = 1 (1, 0) + 0.5 (0, 1) = (1, 0.5), out = (2/3, 1/3)
 #include "engine/ops/cuda/kernels/attention_kernels.h"
 #include "engine/ops/cuda/kernels/attention_output.cuh"
 #include "engine/ops/cuda/kernels/attention_plan.cuh"

@@ -1,4 +1,13 @@
 // Merges the items of rows that were taken apart: a warp for each row and head, items in ascending order.
+//
+//   partials: slot 3 | head 0: O0 O1 .. m l - - | head 1: .. |    item 0 of the row
+//             slot 4 | head 0: O0 O1 .. m l - - | head 1: .. |    item 1;  `stride` floats between the same heads
+//
+// Worked example: a head with value_dim 1, two items.
+//   item 0: m = 1, l = 2, O = 4            total: m = 1, l = 2, O = 4
+//   item 1: m = 3, l = 1, O = 8            m = 3, factors 2^(1 - 3) = 0.25 and 2^0 = 1
+//                                          l = 0.25 * 2 + 1 = 1.5, O = 0.25 * 4 + 8 = 9, out = 9 / 1.5 = 6
+// In units of 2^0 that is (2 * 4 + 8 * 8) / (2 * 2 + 8 * 1) = 72 / 12.
 #include <algorithm>
 
 #include "engine/ops/cuda/kernels/attention_kernels.h"

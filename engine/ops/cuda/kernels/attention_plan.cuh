@@ -1,4 +1,16 @@
 // What an AttentionPlan says and where: which rows run as work items side by side, which as tiles of many rows.
+//
+// Worked example: a decode step of three sequences with 100, 600 and 300 tokens; limits of 1,000 tokens and three
+// sequences, so split_slots = 1000 / 256 + 3 = 6, and slots 6, 7, 8 are the rows' own.
+//
+//   row  keys      items of 256   parts {row, first_item, end_item, slot}   merges {row, first_slot, num_items}
+//    0   0 .. 99   0              {0, 0, 1, 6}                              -
+//    1   0 .. 599  0 | 1 | 2      {1, 0, 1, 0} {1, 1, 2, 1} {1, 2, 3, 2}    {1, 0, 3}
+//    2   0 .. 299  0 | 1          {2, 0, 1, 3} {2, 1, 2, 4}                 {2, 3, 2}
+//
+// Had row 2 found fewer than two slots left, it would be one part {2, 0, 2, 8}, which takes its items in turn. In a
+// step with a prompt of five rows and 32 heads to a KV head, those five are no parts but tiles of
+// AttentionTileTokens(32) = 2 tokens, that is 64 rows of mma: {sequence, first_row} = {0, 0} {0, 2} {0, 4}.
 #pragma once
 
 #include <algorithm>

@@ -3,6 +3,15 @@
 // K is cut into kSlices runs of whole K tiles. A slice's sum starts at 0 and takes the mma instructions of its steps in
 // ascending order; the result is the sum of the slices, ascending, starting at 0. All of that is fixed by the format
 // and k alone. Columns of an mma (tokens) do not see each other.
+//
+//   k tiles of 64, k = 576:    | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7   8 |    SliceStart: 0 1 2 3 4 5 6 7 9
+//   of 256 (K-quants), 1024:   | | 0 | | 1 | | 2 | | 3 |                SliceStart: 0 0 1 1 2 2 3 3 4; four are empty
+//   result = (((s0 + s1) + s2) + ..) + s7
+//
+// Worked example: a row of Q4_1, w = d q + m with d = 0.5, m = -1; codes 2 and 3 meet x = 1 and 2, all other x are 0.
+//   exact: (0.5 * 2 - 1) * 1 + (0.5 * 3 - 1) * 2 = 1
+//   operands are 128 + q (weight_tiles.cuh): partial = 130 * 1 + 131 * 2 = 392; x_sums = 1 + 2 = 3
+//   ScalesOf: scale 0.5, min = m - 128 d = -65;  sum = 0.5 * 392 - 65 * 3 = 1
 #pragma once
 
 #include "engine/ops/cuda/kernels/cuda_language.h"

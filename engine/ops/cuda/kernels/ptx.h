@@ -1,27 +1,27 @@
 // Instructions that CUDA C++ has no function for, each a thin wrapper named after it. nvcc's side is here; the CPU's,
 // with the same signatures, in tests/cuda_on_cpu/ptx_on_cpu.h, which also checks alignment and address spaces.
 //
+// clang-format off
 //   cp_async16(shared, global, valid)    begins a copy of 16 bytes, both aligned to 16; zeros where not `valid` (then
 //                                        `global` is not read, but must be an address). Nothing may touch the
 //                                        destination
 //   cp_async_commit()                    closes a group of the thread's copies; an empty group counts too
 //   cp_async_wait<N>()                   waits until at most the N youngest groups of this thread are not done. Other
 //                                        threads see the copies after a barrier that follows
-//   ldmatrix_x1|x2|x4[_trans](r, row)    lane 8 i + j gives the address of row j of matrix i (8 x 8, 16-bit); every
-//   lane
-//                                        gets elements 2 (lane % 4) and the next of row lane / 4 (_trans: of that
-//                                        column)
+//   ldmatrix_x4[_trans](r, row)          lane 8 i + j gives the address of row j of matrix i (8 x 8, 16-bit); every lane
+//                                        gets elements 2 (lane % 4) and the next of row lane / 4 of each (_trans: of
+//                                        that column)
 //   mma_m16n8k16_bf16|f16(d, a, b)       d[16, 8] += a[16, 16] b[16, 8], f32 sums; with g = lane / 4, q = lane % 4:
 //                                        a: (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8), each with its next k;
 //                                        b: (k 2q, column g), (k 2q + 8, column g), each with its next k;
 //                                        d: (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
-//   load_streaming(address)              16 bytes, aligned, of memory that no one writes during the kernel; not kept in
-//   L1 e4m3x2_to_half2(pair)                two fp8 values to two halves, exactly; low byte first lop3<table>(a, b, c)
-//   any bitwise function of three words: table = f(0xf0, 0xcc, 0xaa) exp2(x)                              2^x,
-//   approximately (2 ulp), subnormal results become 0; exp2(-inf) = 0 barrier_sync(id, threads)            a barrier of
-//   `threads` threads (a multiple of 32), id 1 to 15 griddepcontrol_wait()                until the kernel ahead in the
-//   stream has ended and its writes are seen griddepcontrol_launch_dependents()   lets the next kernel of the stream
-//   begin, if launched dependent
+//   load_streaming(address)              16 bytes, aligned, of memory that no one writes during the kernel; not kept in L1
+//   lop3<table>(a, b, c)                 any bitwise function of three words: table = f(0xf0, 0xcc, 0xaa)
+//   exp2(x)                              2^x, approximately (2 ulp); subnormal results become 0; exp2(-inf) = 0
+//   barrier_sync(id, threads)            a barrier of `threads` threads (a multiple of 32), id 1 to 15
+//   griddepcontrol_wait()                until the kernel ahead in the stream has ended and its writes are seen
+//   griddepcontrol_launch_dependents()   lets the next kernel of the stream begin, if launched dependent
+// clang-format on
 #pragma once
 
 #include "engine/ops/cuda/kernels/cuda_language.h"
@@ -45,30 +45,6 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-__device__ __forceinline__ void ldmatrix_x1(uint32_t (&r)[1], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
-               : "=r"(r[0])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x1_trans(uint32_t (&r)[1], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
-               : "=r"(r[0])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x2(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -103,10 +79,6 @@ __device__ __forceinline__ uint4 load_streaming(const void* address) {
                : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
                : "l"(address));
   return r;
-}
-
-__device__ __forceinline__ __half2 e4m3x2_to_half2(uint16_t pair) {
-  return __half2(__nv_cvt_fp8x2_to_halfraw2(pair, __NV_E4M3));
 }
 
 template <int table>

@@ -1,6 +1,22 @@
 // Products for many tokens: a block computes 128 rows x 64 or 128 tokens and both operands go through shared memory,
 // whence every byte is used by several warps. The packed weights keep their form there; operands are made of them as in
 // the skinny kernel, by the same functions in the same order, so the bits are the same.
+//
+//               tokens 0 .. 63   64 .. 127       the warps of a block of 128 tokens; of 64 each has half as many
+//   rows  0..31    warp 0         warp 4         warp w: row tiles 2 (w % 4) and the next, of 16 rows each;
+//   rows 32..63    warp 1         warp 5                 token tiles of 8 from 8 (w / 4) on
+//   rows 64..95    warp 2         warp 6
+//   rows 96..127   warp 3         warp 7
+//
+//   step           before    0      1      2      3         three stages in shared memory
+//   begins to copy  0, 1     2      3      4      5
+//   into stage      0, 1     2      0      1      2         the one that the last step was computed from
+//   computes                 0      1      2      3
+//   from stage               0      1      2      0
+//
+// Where a value is (weight_layout.h): row 9, k = 21 of a step is in mma 21 / 16 = 1, lane 4 (9 % 8) + 21 % 16 / 4 = 5,
+// register 9 / 8 + 2 (21 % 4 / 2) = 1, its high half. x of token 6, k = 21 .. : chunk 21 / 8 = 2 of mma 1 lies at chunk
+// 2 (1 ^ 6 % 4) = 6.
 #pragma once
 
 #include "engine/ops/cuda/kernels/gemm_product.cuh"

@@ -1,0 +1,34 @@
+#include "server/process_stats.h"
+
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace sluice {
+
+ProcessStats ReadProcessStats() {
+  ProcessStats stats;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
+  stats.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  double virtual_pages = 0, resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
+  const double page_bytes = double(sysconf(_SC_PAGESIZE));
+  stats.virtual_bytes = virtual_pages * page_bytes;
+  stats.resident_bytes = resident_pages * page_bytes;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
+    ++stats.open_fds;
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  stats.max_fds = double(limit.rlim_cur);
+  return stats;
+}
+
+}  // namespace sluice
