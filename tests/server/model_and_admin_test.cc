@@ -86,6 +86,7 @@ TEST_F(ModelAndAdminTest, TheServerIsDescribed) {
   EXPECT_EQ(info.max_num_batched_tokens(), 64u);
   EXPECT_EQ(info.max_queued_requests(), 32u);
   EXPECT_EQ(info.max_queued_tokens(), uint64_t{1} << 20);
+  EXPECT_EQ(info.max_queue_seconds(), 60u);
   EXPECT_EQ(info.max_logprobs(), 20);
 }
 
