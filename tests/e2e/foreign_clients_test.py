@@ -113,20 +113,20 @@ class Grpcio(unittest.TestCase):
 
     def test_chat_answers_the_question(self):
         request = self.pb.ChatRequest(messages=[self.message(QUESTION)], options=self.options(temperature=0, max_tokens=32))
-        answer = self.generation.Chat(request, timeout=60)
+        answer = self.generation.Chat(request, timeout=60).generated
         self.assertIn("Paris", answer.choices[0].text)
         self.assertEqual(answer.choices[0].finish_reason, self.pb.FINISH_REASON_STOP)
         streamed = ""
         stream = self.pb.StreamChatRequest(messages=[self.message(QUESTION)], options=self.options(temperature=0, max_tokens=32))
-        for event in self.generation.StreamChat(stream, timeout=60):
-            if event.WhichOneof("event") == "delta":
-                streamed += event.delta.text
+        for response in self.generation.StreamChat(stream, timeout=60):
+            if response.event.WhichOneof("event") == "delta":
+                streamed += response.event.delta.text
         self.assertEqual(streamed, answer.choices[0].text)
 
     def test_a_seed_gives_the_same_text_again(self):
         def text(seed):
             request = self.pb.CompleteRequest(prompt="My favourite animal is", options=self.options(seed=seed, max_tokens=24))
-            return self.generation.Complete(request, timeout=60).choices[0].text
+            return self.generation.Complete(request, timeout=60).generated.choices[0].text
 
         self.assertEqual(text(5), text(5))
         self.assertNotEqual(text(5), text(6))

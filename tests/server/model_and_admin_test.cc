@@ -135,7 +135,7 @@ TEST_F(ModelAndAdminTest, TwoServersLiveInOneProcess) {
   ASSERT_TRUE(v1::GenerationService::NewStub(NewChannel((*other)->grpc_address()))
                   ->Complete(&context, Prompt("abc"), &response)
                   .ok());
-  EXPECT_EQ(response.choices(0).text(), "other");
+  EXPECT_EQ(response.generated().choices(0).text(), "other");
   EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
 }
 
