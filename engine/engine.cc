@@ -166,7 +166,7 @@ absl::Status Engine::Impl::CheckQueue(int64_t num_requests, int64_t num_tokens) 
   // What would never be taken otherwise is taken by an empty queue.
   const int64_t num_waiting = stats_.num_waiting;
   if (num_waiting == 0) return absl::OkStatus();
-  const QueueDrain& drain = stats_.queue_drain;
+  const QueueDrain drain = stats_.queue_drain;
   if (const int64_t excess = num_waiting + num_requests - options_.max_queued_requests; excess > 0) {
     return QueueFullError(
         absl::StrCat(num_waiting, " requests are waiting; with ", num_requests,

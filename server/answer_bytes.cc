@@ -14,12 +14,13 @@ using google::protobuf::internal::WireFormatLite;
 // What stands before a field that is a message of `size` bytes, and the first of these bytes.
 std::string Head(int number, size_t size, const std::string& first = "") {
   std::string head;
-  google::protobuf::io::StringOutputStream stream(&head);
-  google::protobuf::io::CodedOutputStream out(&stream);
-  out.WriteTag(WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
-  out.WriteVarint64(size);
-  out.WriteString(first);
-  out.Trim();
+  {
+    google::protobuf::io::StringOutputStream stream(&head);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.WriteTag(WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteVarint64(size);
+    out.WriteString(first);
+  }
   return head;
 }
 

@@ -75,7 +75,8 @@ class Grpcurl(unittest.TestCase):
 
     def test_a_stream_has_its_events_in_order(self):
         request = {"prompt": "Once upon a time", "options": {"max_tokens": 12, "temperature": 0, "ignore_eos": True}}
-        events = json_values(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/StreamComplete", data=request))
+        responses = json_values(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/StreamComplete", data=request))
+        events = [response["event"] for response in responses]
         kinds = [next(iter(event)) for event in events]
         self.assertEqual(kinds[0], "started")
         self.assertEqual(kinds[-2:], ["choice_finished", "completed"])
@@ -84,7 +85,7 @@ class Grpcurl(unittest.TestCase):
         self.assertEqual(events[-1]["completed"]["usage"]["completion_tokens"], 12)
         streamed = "".join(event["delta"].get("text", "") for event in events[1:-2])
         unary = harness.snake(json.loads(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data=request)))
-        self.assertEqual(streamed, unary["choices"][0]["text"])
+        self.assertEqual(streamed, unary["generated"]["choices"][0]["text"])
 
     def test_an_error_names_the_field(self):
         error = grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data={"prompt": "a", "options": {"top_p": 0}}, expect=67)
