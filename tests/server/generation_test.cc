@@ -277,6 +277,8 @@ TEST_F(GenerationTest, ChoicesHaveTheirOwnSeedsTextsAndEnds) {
   EXPECT_EQ(response.usage().prompt_tokens(), 4u);
   EXPECT_EQ(response.usage().completion_tokens(), 9u);
   EXPECT_EQ(response.prompt_logprobs_size(), 3);  // once, not per choice
+  ASSERT_EQ(model_->seen().size(), 3u);
+  for (const FakeModel::Seen& seen : model_->seen()) EXPECT_THAT(seen.prompt, ElementsAre(kStart, 'a', 'b', 'c'));
 }
 
 TEST_F(GenerationTest, AStreamOfSeveralChoicesEndsEachOnceAndThenItself) {
