@@ -160,7 +160,7 @@ TEST_F(ChatTest, EqualRequestsHaveEqualPromptsAThousandTimes) {
 TEST_F(ChatTest, VariablesThatAreNoJsonAreNamedWithLineAndColumn) {
   const std::pair<std::string, std::string> cases[] = {
       {"{\"a\": 1,\n  \"b\" 2}", "line 2, column 7"},
-      {"{\"\xC3\xA9\": nul}", "line 1, column 10: not valid JSON: invalid literal, found 'nul}'"},
+      {"{\"\xC3\xA9\": nul}", "line 1, column 10: not valid JSON: invalid literal"},
       {"{\"a\": 1} x", "line 1, column 10"},
       {std::string("{\"a\": 1}\0{", 10), "line 1, column 9: found a zero byte"},
       {"{\"a\": NaN}", "line 1, column 7"},
@@ -169,7 +169,7 @@ TEST_F(ChatTest, VariablesThatAreNoJsonAreNamedWithLineAndColumn) {
       {"null", "expected a JSON object"},
       {" ", "line 1, column"},
       {"{\"a\": " + std::string(200, '[') + std::string(200, ']') + "}", "line 1, column 206: JSON nests deeper than 200"},
-      {"{\"a\": " + std::string(4301, '9') + "}", "more than 4300 digits"},
+      {"{\"a\": " + std::string(4301, '9') + "}", "line 1, column 4307: not valid JSON: number overflow"},
   };
   for (const auto& [json, words] : cases) {
     v1::RenderChatRequest request;
@@ -262,10 +262,10 @@ TEST_F(ChatTest, ATemplateThatFailsIsNotTheRequestsFault) {
 TEST_F(ChatTest, ACostlyRenderEndsAtTheSameCountWithTheNameOfWhatRanOut) {
   jinja::Limits limits;
   limits.max_steps = 100'000;
-  limits.max_built_bytes = 8 << 20;
+  limits.max_built_bytes = 1 << 20;
   limits.max_output_bytes = 10'000;
   Restart(
-      "{{ messages[0].content }}{% if steps %}{% for i in range(steps) %}{% set x = i %}{% endfor %}{% endif %}"
+      "{{ messages[0].content }}{% if steps %}{% for i in range(steps) %}{% set x = i + i * i - i + 1 %}{% endfor %}{% endif %}"
       "{% if memory %}{% set x = 'x' * memory %}{% endif %}{% if output %}{% for i in range(output) %}x{% endfor %}{% endif %}",
       limits);
   const auto render = [&](const std::string& what, int count) {
@@ -276,9 +276,9 @@ TEST_F(ChatTest, ACostlyRenderEndsAtTheSameCountWithTheNameOfWhatRanOut) {
     return Render(request, &response);
   };
   for (const auto& [what, words] : {std::pair{"steps", "takes more than 100000 steps"},
-                                    {"memory", "builds more than 8388608 bytes of values"},
+                                    {"memory", "builds more than 1048576 bytes of values"},
                                     {"output", "renders more than 10000 bytes"}}) {
-    const grpc::Status status = render(what, what == std::string("memory") ? 16 << 20 : 50'000);
+    const grpc::Status status = render(what, what == std::string("memory") ? 2 << 20 : 20'000);
     EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED) << what;
     EXPECT_EQ(DetailsOf(status).info.reason(), "CHAT_TEMPLATE_TOO_COSTLY");
     EXPECT_FALSE(DetailsOf(status).has_retry) << "another try would repeat the work";
