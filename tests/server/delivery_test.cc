@@ -135,7 +135,7 @@ TEST_F(DeliveryTest, LogProbabilitiesMayTakeHalfOfTheRoomAndOtherCallsGoOn) {
   EXPECT_TRUE(greedy->stop_status().ok());
   Say(plain, "p");
   Say(greedy, "y", 1000);
-  EXPECT_EQ(ReasonOf(greedy->stop_status()), kReasonOutputOverflow) << "at once, though delivery stands";
+  ASSERT_EQ(ReasonOf(greedy->stop_status()), kReasonOutputOverflow) << "at once, though delivery stands";
   Say(greedy, "z", 1);
   Say(plain, "q");
   EXPECT_LE(delivery_.queued_bytes(), kRoom);
