@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -51,12 +50,12 @@ struct Inbox {
   }
 };
 
-// A refusal that ends once `excess` sequences more have left the queue.
-absl::Status QueueError(absl::string_view reason, absl::string_view message, int64_t excess, double pace) {
-  const absl::Status status = WithReason(absl::ResourceExhaustedError(message), reason);
-  if (pace == 0) return status;
-  // Neither so soon that the same callers are back with every step, nor later than anybody would plan for.
-  return WithRetryAfter(status, std::clamp(TimeToAdmit(excess, pace), absl::Milliseconds(100), absl::Hours(1)));
+// A refusal that ends once the queue, of `num_waiting`, has lost `excess` of them.
+absl::Status QueueFullError(absl::string_view message, int64_t num_waiting, int64_t excess, const QueueDrain& drain) {
+  const absl::Status status = WithReason(absl::ResourceExhaustedError(message), kReasonQueueFull);
+  if (drain.admissions_per_second == 0) return status;
+  // More may be asked for at once than wait.
+  return WithRetryAfter(status, SensibleRetry(TimeToShrink(std::max(num_waiting, excess), excess, drain)));
 }
 
 absl::Status DrainingError() {
@@ -166,29 +165,30 @@ absl::Status Engine::Impl::CheckQueue(int64_t num_requests, int64_t num_tokens) 
   // What would never be taken otherwise is taken by an empty queue.
   const int64_t num_waiting = stats_.num_waiting;
   if (num_waiting == 0) return absl::OkStatus();
-  const double pace = stats_.admissions_per_second;
+  const QueueDrain drain = stats_.queue_drain;
   if (const int64_t excess = num_waiting + num_requests - options_.max_queued_requests; excess > 0) {
-    return QueueError(kReasonQueueFull,
-                      absl::StrCat(num_waiting, " requests are waiting; with ", num_requests,
-                                   " more they would be over max_queued_requests (", options_.max_queued_requests, ")"),
-                      excess, pace);
+    return QueueFullError(
+        absl::StrCat(num_waiting, " requests are waiting; with ", num_requests,
+                     " more they would be over max_queued_requests (", options_.max_queued_requests, ")"),
+        num_waiting, excess, drain);
   }
   if (const int64_t excess = stats_.num_waiting_tokens + num_tokens - options_.max_queued_tokens; excess > 0) {
-    return QueueError(kReasonQueueFull,
-                      absl::StrCat(stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,
-                                   " more they would be over max_queued_tokens (", options_.max_queued_tokens, ")"),
-                      excess * num_waiting / std::max<int64_t>(stats_.num_waiting_tokens, 1) + 1, pace);
+    return QueueFullError(
+        absl::StrCat(stats_.num_waiting_tokens, " tokens are waiting; with ", num_tokens,
+                     " more they would be over max_queued_tokens (", options_.max_queued_tokens, ")"),
+        num_waiting, excess * num_waiting / std::max<int64_t>(stats_.num_waiting_tokens, 1) + 1, drain);
   }
-  if (pace == 0 || options_.max_queue_seconds == 0) return absl::OkStatus();
+  if (drain.admissions_per_second == 0 || options_.max_queue_seconds == 0) return absl::OkStatus();
   const absl::Duration limit = absl::Seconds(options_.max_queue_seconds);
-  const absl::Duration wait = TimeToAdmit(num_waiting + 1, pace);
+  const absl::Duration wait = TimeToShrink(num_waiting + 1, num_waiting + 1, drain);
   if (wait <= limit) return absl::OkStatus();
-  return QueueError(kReasonQueueWaitTooLong,
-                    absl::StrCat(num_waiting, " requests are waiting, and the queue moves by ",
-                                 absl::SixDigits(pace), " in a second; another one would wait for about ",
-                                 absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1))),
-                                 ", longer than max_queue_seconds (", options_.max_queue_seconds, ")"),
-                    int64_t(std::ceil(absl::ToDoubleSeconds(wait - limit) * pace)), pace);
+  const double pace = double(num_waiting + 1) / absl::ToDoubleSeconds(wait);
+  const absl::Status status =
+      absl::ResourceExhaustedError(absl::StrCat(num_waiting, " requests are waiting, and the queue moves by ",
+                                                absl::SixDigits(pace), " in a second; another one would wait for about ",
+                                                absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1))),
+                                                ", longer than max_queue_seconds (", options_.max_queue_seconds, ")"));
+  return WithRetryAfter(WithReason(status, kReasonQueueWaitTooLong), SensibleRetry(wait - limit));
 }
 
 void Engine::Impl::Cancel(SequenceId id, FinishReason reason) {
@@ -313,7 +313,7 @@ void Engine::Impl::PublishStats(std::optional<int64_t> progress_ns) {
   stats_.num_running = scheduler_.num_running();
   stats_.num_waiting = scheduler_.num_waiting() + int32_t(inbox_.arrivals.size());
   stats_.num_waiting_tokens = scheduler_.num_waiting_tokens() + inbox_.num_tokens;
-  stats_.admissions_per_second = scheduler_.admissions_per_second();
+  stats_.queue_drain = scheduler_.queue_drain();
   stats_.kv_blocks_live = pool.num_live();
   stats_.kv_blocks_cached = pool.num_cached();
   stats_.kv_blocks_free = pool.num_free();

@@ -15,6 +15,7 @@
 #include "engine/base/clock.h"
 #include "engine/engine_options.h"
 #include "engine/request.h"
+#include "engine/scheduler/queue_time.h"
 #include "engine/scheduler/step_runner.h"
 
 namespace sluice {
@@ -24,7 +25,7 @@ struct EngineStats {
   int32_t num_running = 0;
   int32_t num_waiting = 0;
   int64_t num_waiting_tokens = 0;
-  double admissions_per_second = 0;  // at which the queue moves (scheduler/queue_time.h); 0: not known yet
+  QueueDrain queue_drain;        // how fast the queue moves
   int32_t kv_blocks_live = 0;    // held by sequences
   int32_t kv_blocks_cached = 0;  // of prefixes that nobody holds, to be had at any time
   int32_t kv_blocks_free = 0;

@@ -1,6 +1,7 @@
 // How long a caller that was refused should wait before it tries again; servers hand it on as google.rpc.RetryInfo.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,11 @@ inline constexpr absl::string_view kRetryAfterPayloadUrl = "sluice/retry-after-m
 inline absl::Status WithRetryAfter(absl::Status status, absl::Duration delay) {
   status.SetPayload(kRetryAfterPayloadUrl, absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(delay))));
   return status;
+}
+
+// Neither so soon that the same callers are back at once, nor later than anybody would plan for.
+inline absl::Duration SensibleRetry(absl::Duration delay) {
+  return std::clamp(delay, absl::Milliseconds(100), absl::Hours(1));
 }
 
 // What is attached to `status`; nullopt: whoever refused knows no better time.

@@ -6,9 +6,8 @@
 
 namespace sluice {
 
-// A chat has the same events and the same answer: its messages differ from these by nothing but their names.
-using AnswerEvent = v1::StreamCompleteResponse;
-using Answer = v1::CompleteResponse;
+using AnswerEvent = v1::GenerationEvent;
+using Answer = v1::Generated;
 
 // Adds the next event of a stream to `answer`, whose choices stay in the order of their indices. What a broken-off
 // stream has said stays: of usage, what `started` knows.

@@ -26,6 +26,7 @@ void AdminService::Describe(v1::GetServerInfoResponse* response) const {
     response->set_max_num_batched_tokens(uint32_t(host.engine.max_num_batched_tokens));
     response->set_max_queued_requests(uint32_t(host.engine.max_queued_requests));
     response->set_max_queued_tokens(uint64_t(host.engine.max_queued_tokens));
+    response->set_max_queue_seconds(uint32_t(host.engine.max_queue_seconds));
   }
 }
 

@@ -7,6 +7,24 @@
 #include "google/protobuf/wire_format_lite.h"
 
 namespace sluice {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+
+// What stands before a field that is a message of `size` bytes, and the first of these bytes.
+std::string Head(int number, size_t size, const std::string& first = "") {
+  std::string head;
+  {
+    google::protobuf::io::StringOutputStream stream(&head);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.WriteTag(WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteVarint64(size);
+    out.WriteString(first);
+  }
+  return head;
+}
+
+}  // namespace
 
 // What TakeLists returns is put into a Choice, too.
 static_assert(int(v1::Delta::kTokenIdsFieldNumber) == int(v1::Choice::kTokenIdsFieldNumber));
@@ -20,17 +38,14 @@ void AnswerBytes::Append(std::string fields) {
 }
 
 void AnswerBytes::AppendMessage(int number, const std::string& first, std::string rest) {
-  using google::protobuf::internal::WireFormatLite;
-  std::string head;
-  {
-    google::protobuf::io::StringOutputStream stream(&head);
-    google::protobuf::io::CodedOutputStream out(&stream);
-    out.WriteTag(WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
-    out.WriteVarint64(first.size() + rest.size());
-    out.WriteString(first);
-  }
-  Append(std::move(head));
+  Append(Head(number, first.size() + rest.size(), first));
   Append(std::move(rest));
+}
+
+void AnswerBytes::Wrap(int number) {
+  size_t size = 0;
+  for (const grpc::Slice& slice : slices_) size += slice.size();
+  slices_.insert(slices_.begin(), grpc::Slice(Head(number, size)));
 }
 
 grpc::ByteBuffer AnswerBytes::Take() {

@@ -19,6 +19,8 @@ class AnswerBytes {
   void Append(std::string fields);
   // The field `number`, which is a message: its fields are `first` and then `rest`.
   void AppendMessage(int number, const std::string& first, std::string rest);
+  // All that is there becomes the one field `number`, which is a message.
+  void Wrap(int number);
   // Empty again afterwards.
   grpc::ByteBuffer Take();
 

@@ -13,6 +13,8 @@ namespace {
 
 // A message on its way to a client with default settings must stay below 4 MiB.
 constexpr size_t kMaxCoalescedBytes = 1 << 20;
+// What is written is the response of either.
+static_assert(int(v1::StreamCompleteResponse::kEventFieldNumber) == int(v1::StreamChatResponse::kEventFieldNumber));
 
 }  // namespace
 
@@ -97,10 +99,15 @@ void StreamReactor::Append(Pending added) {
 }
 
 grpc::ByteBuffer StreamReactor::Bytes(Pending pending) {
-  if (pending.lists.empty()) return ToBytes(pending.event);
+  if (pending.lists.empty()) {
+    v1::StreamCompleteResponse response;
+    response.mutable_event()->Swap(&pending.event);
+    return ToBytes(response);
+  }
   AnswerBytes bytes;
   bytes.AppendMessage(AnswerEvent::kDeltaFieldNumber, pending.event.delta().SerializeAsString(),
                       std::move(pending.lists));
+  bytes.Wrap(v1::StreamCompleteResponse::kEventFieldNumber);
   return bytes.Take();
 }
 

@@ -62,7 +62,7 @@ absl::Status Rendered(const v1::RenderChatRequest& request, const ServedModel& m
   options.add_generation_prompt =
       request.has_add_generation_prompt() ? request.add_generation_prompt() : !request.continue_final_message();
   SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
-                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
+                          EncodeChat(request.messages(), request.chat_template_kwargs_json(), options, model));
   v1::RenderChatResponse response;
   response.set_prompt(std::move(prompt.text));
   response.mutable_token_ids()->Assign(prompt.tokens.begin(), prompt.tokens.end());

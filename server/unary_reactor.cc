@@ -7,6 +7,9 @@
 
 namespace sluice {
 
+// What is written is the response of either.
+static_assert(int(v1::CompleteResponse::kGeneratedFieldNumber) == int(v1::ChatResponse::kGeneratedFieldNumber));
+
 std::shared_ptr<UnaryReactor> UnaryReactor::Create(grpc::CallbackServerContext* context, grpc::ByteBuffer* answer,
                                                    FrontDesk* desk, Calls* calls) {
   auto reactor = std::shared_ptr<UnaryReactor>(new UnaryReactor(context, answer, desk, calls));
@@ -51,6 +54,7 @@ grpc::ByteBuffer UnaryReactor::AnswerLocked() {
   answer_.clear_choices();
   bytes.Append(answer_.SerializeAsString());
   bytes.Append(std::move(prompt_logprobs_));
+  bytes.Wrap(v1::CompleteResponse::kGeneratedFieldNumber);
   return bytes.Take();
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 struct Flags {
   GenerateFlags generate;
-  std::string prompt, system;
+  std::string prompt, system, template_kwargs;
   bool go_on = false;
 };
 
@@ -29,6 +29,7 @@ int Run(const Flags& flags, const TextOptions& prompt_options, const Globals& gl
     }
   }
   if (!flags.system.empty()) session.SetSystem(flags.system);
+  session.SetTemplateKwargs(flags.template_kwargs);
   session.flags().wrap_words = true;
   int code = kExitOk;
   const bool given = prompt_options.word->count() + prompt_options.flag->count() > 0;
@@ -53,6 +54,11 @@ Command AddChat(CLI::App& app, const Globals& globals) {
                                      "The message to answer (default: all of stdin; on a terminal, a conversation)");
   command->add_option("-s,--system", flags->system, "System prompt: how the model should behave")
       ->type_name("TEXT")
+      ->check(CheckUtf8);
+  command
+      ->add_option("--chat-template-kwargs", flags->template_kwargs,
+                   "Variables for the chat template, a JSON object: '{\"enable_thinking\": false}'")
+      ->type_name("JSON")
       ->check(CheckUtf8);
   command->add_flag("-c,--continue", flags->go_on, "Continue the last conversation");
   flags->generate.AddTo(*command);

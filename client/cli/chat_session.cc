@@ -76,6 +76,7 @@ StreamResult ChatSession::Ask(const std::string& text) {
   request.set_request_id(flags_.request_id);
   for (const auto& message : messages_) *request.add_messages() = message;
   *request.add_messages() = Message(v1::ROLE_USER, text);
+  request.set_chat_template_kwargs_json(template_kwargs_json_);
   flags_.Fill(request.mutable_options());
   StreamResult result = RunStream(
       [&](client::StreamHandler handler) { return client_->StreamChat(request, std::move(handler), options_); },

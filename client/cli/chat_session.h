@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/answer.h"
@@ -18,6 +19,9 @@ class ChatSession {
 
   // Replaces the system message; empty removes it.
   void SetSystem(const std::string& text);
+
+  // Variables for the chat template, the text of a JSON object, which the server reads; empty: none.
+  void SetTemplateKwargs(std::string json) { template_kwargs_json_ = std::move(json); }
 
   // The model that will answer, asked of the server within `timeout`. NOT_FOUND: it has none of that name.
   absl::StatusOr<v1::Model> FindModel(std::chrono::milliseconds timeout) const;
@@ -41,6 +45,7 @@ class ChatSession {
   const std::unique_ptr<client::Client> client_;
   GenerateFlags flags_;
   const client::CallOptions options_;
+  std::string template_kwargs_json_;
   std::vector<v1::ChatMessage> messages_;
 };
 

@@ -73,7 +73,7 @@ void Prepare(grpc::ClientContext& context, const CallOptions& options) {
   for (const auto& [key, value] : options.metadata) context.AddMetadata(key, value);
 }
 
-// One stream of either kind: both responses have the same four events.
+// One stream of either kind: both responses hold an event.
 template <class Response>
 class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response> {
  public:
@@ -104,23 +104,7 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
       if (unreadable_) Cancel();
       return;
     }
-    switch (response_.event_case()) {
-      case Response::kStarted:
-        if (handler_.on_started) handler_.on_started(response_.started());
-        break;
-      case Response::kDelta:
-        if (handler_.on_delta) handler_.on_delta(response_.delta());
-        break;
-      case Response::kChoiceFinished:
-        if (handler_.on_choice_finished) handler_.on_choice_finished(response_.choice_finished());
-        break;
-      case Response::kCompleted:
-        completed_ = true;
-        if (handler_.on_completed) handler_.on_completed(response_.completed());
-        break;
-      case Response::EVENT_NOT_SET:  // an event of a newer server
-        break;
-    }
+    Tell(response_.event());
     ReadNext();
   }
 
@@ -136,6 +120,26 @@ class StreamImpl final : public Stream, public grpc::ClientReadReactor<Response>
   }
 
  private:
+  void Tell(const v1::GenerationEvent& event) {
+    switch (event.event_case()) {
+      case v1::GenerationEvent::kStarted:
+        if (handler_.on_started) handler_.on_started(event.started());
+        break;
+      case v1::GenerationEvent::kDelta:
+        if (handler_.on_delta) handler_.on_delta(event.delta());
+        break;
+      case v1::GenerationEvent::kChoiceFinished:
+        if (handler_.on_choice_finished) handler_.on_choice_finished(event.choice_finished());
+        break;
+      case v1::GenerationEvent::kCompleted:
+        completed_ = true;
+        if (handler_.on_completed) handler_.on_completed(event.completed());
+        break;
+      case v1::GenerationEvent::EVENT_NOT_SET:  // an event of a newer server
+        break;
+    }
+  }
+
   // gRPC tells the end and a message that cannot be parsed alike, but a stream does not end by itself before all its
   // messages are read. Parsing clears response_ first, the end leaves it as it was: with this mark.
   void ReadNext() {

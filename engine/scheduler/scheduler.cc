@@ -136,6 +136,7 @@ void Scheduler::TakeOffTheBooks(Sequence* s, FinishReason reason) {
     free_slots_.push_back(std::exchange(s->slot, -1));
   } else {
     num_waiting_tokens_ -= s->num_tokens();
+    ++num_gave_up_;
   }
   ReleaseBlocks(s);
 }
@@ -280,7 +281,7 @@ void Scheduler::AdmitWaiting(int64_t now_ns) {
     num_new += s->num_preemptions == 0;
     Admit(hit, s);
   }
-  queue_pace_.Observe(now_ns, num_new, !waiting_.empty());
+  queue_pace_.Observe(now_ns, num_new, std::exchange(num_gave_up_, 0), num_waiting());
 }
 
 int64_t Scheduler::BlocksToAdmit(const Sequence& s, const PrefixHit& hit) const {

@@ -100,7 +100,7 @@ class Scheduler {
   int64_t num_waiting_tokens() const { return num_waiting_tokens_; }
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& prefix_cache() const { return prefix_cache_; }
-  double admissions_per_second() const { return queue_pace_.per_second(); }  // QueuePace; 0: not known yet
+  QueueDrain queue_drain() const { return queue_pace_.drain(); }
 
   // Since the start.
   int64_t num_preemptions() const { return num_preemptions_; }
@@ -189,6 +189,7 @@ class Scheduler {
   KvForecast forecast_;
   int32_t refusal_stands_ = 0;  // admission rounds for which the first that waits need not be looked at again
   QueuePace queue_pace_;
+  int32_t num_gave_up_ = 0;  // ended while they waited, since queue_pace_ was told
   std::vector<Sequence*> prompts_;  // of the step being planned
   std::vector<int32_t> drafts_;     // of the sequence being planned or committed
 

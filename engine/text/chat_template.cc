@@ -20,6 +20,8 @@ using jinja::Origin;
 using jinja::Value;
 
 constexpr absl::string_view kFieldPayload = "sluice/chat_field";
+// As requests name it.
+constexpr absl::string_view kKwargsField = "chat_template_kwargs_json";
 
 // Origins of text, to be told apart in what a template makes of it. Nothing that a user or a template writes can be
 // taken for the tag: it is found by its origin, not by its text.
@@ -239,7 +241,7 @@ absl::StatusOr<Value> ListVariable(absl::string_view name, const std::string& js
     if (json.empty()) return Value::None();
     return UserJson(name, json, Kind::kList, Origin::kUser, heap);
   }
-  const std::string field = absl::StrCat("chat_template_kwargs.", name);
+  const std::string field = absl::StrCat(kKwargsField, ".", name);
   if (!json.empty()) return ChatFieldError(field, absl::StrCat("found it beside ", name, ", expected one of them"));
   if (!keyword->is(Kind::kList)) {
     return ChatFieldError(field, absl::StrCat("found a ", jinja::TypeName(*keyword), ", expected an array"));
@@ -268,11 +270,11 @@ absl::Status AddVariables(const ChatInputs& inputs, const Value& messages, const
   SLUICE_ASSIGN_OR_RETURN(Value kwargs, heap.NewDict());
   if (!inputs.kwargs_json.empty()) {
     SLUICE_ASSIGN_OR_RETURN(kwargs,
-                            UserJson("chat_template_kwargs", inputs.kwargs_json, Kind::kDict, Origin::kUser, heap));
+                            UserJson(kKwargsField, inputs.kwargs_json, Kind::kDict, Origin::kUser, heap));
   }
   for (absl::string_view taken : {"messages", "add_generation_prompt", "continue_final_message"}) {
     if (kwargs.AsDict().Find(taken) == nullptr) continue;
-    return ChatFieldError(absl::StrCat("chat_template_kwargs.", taken),
+    return ChatFieldError(absl::StrCat(kKwargsField, ".", taken),
                           "found a variable that the request itself sets by another field");
   }
   for (const auto& [key, value] : kwargs.AsDict().entries()) variables->emplace_back(key.AsView(), value);

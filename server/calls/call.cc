@@ -28,7 +28,9 @@ std::vector<Request> Call::Requests() {
   std::vector<Request> requests(choices_.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     Request& request = requests[i];
-    request.prompt_tokens = generation_.prompt_tokens;
+    // Each sequence appends to its own.
+    const bool last = i + 1 == requests.size();
+    request.prompt_tokens = last ? std::exchange(generation_.prompt_tokens, {}) : generation_.prompt_tokens;
     request.sampling = generation_.sampling;
     request.sampling.seed += uint64_t(i);
     // The same for every choice, so one reports it.

@@ -21,6 +21,7 @@ class Metrics;
 
 class CallOutput {
  public:
+  // `generation` is whole at first; its prompt may go afterwards.
   // `started`: the first event, without what `generation` and the engine say. `arrival_ns` (Clock): of the call.
   // `tokenizer` may be null: no text then. All but `arrival_ns` outlive the object.
   CallOutput(const Generation& generation, const v1::Started& started, int64_t arrival_ns, const Tokenizer* tokenizer,

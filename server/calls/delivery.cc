@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "server/calls/calls.h"
+#include "server/calls/status.h"
 
 namespace sluice {
 namespace {
@@ -14,8 +15,8 @@ constexpr std::chrono::milliseconds kLookForCalls{20};
 
 }  // namespace
 
-Delivery::Delivery(std::string model, Calls* calls, Metrics* metrics, const Clock& clock)
-    : model_(std::move(model)), calls_(calls), metrics_(metrics), clock_(clock) {
+Delivery::Delivery(std::string model, Calls* calls, Metrics* metrics, const Clock& clock, int64_t max_queued_bytes)
+    : model_(std::move(model)), calls_(calls), metrics_(metrics), clock_(clock), max_queued_bytes_(max_queued_bytes) {
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -23,11 +24,55 @@ Delivery::~Delivery() { Stop(); }
 
 void Delivery::OnStep(const StepStats& stats, std::vector<SequenceOutput> outputs) {
   const int64_t now_ns = clock_.NowNs();
+  std::vector<std::shared_ptr<Call::Choice>> overflowing;
   {
     MutexLock lock(&mutex_);
-    steps_.push_back({now_ns, stats, std::move(outputs)});
+    const bool was_empty = queued_.all == 0;
+    Bytes step_bytes;
+    for (SequenceOutput& output : outputs) {
+      const Bytes bytes = SizeOf(output);
+      const bool room = queued_.all + step_bytes.all + bytes.all <= max_queued_bytes_ &&
+                        (bytes.logprobs == 0 ||
+                         queued_.logprobs + step_bytes.logprobs + bytes.logprobs <= max_queued_bytes_ / 2);
+      if (was_empty || room) {
+        step_bytes.all += bytes.all;
+        step_bytes.logprobs += bytes.logprobs;
+        continue;
+      }
+      // Its last, whatever the engine says of it later.
+      overflowing.push_back(std::static_pointer_cast<Call::Choice>(output.context));
+      SequenceOutput last;
+      last.id = output.id;
+      last.context = std::move(output.context);
+      last.finish_reason = FinishReason::kError;
+      last.error = OutputOverflowError(max_queued_bytes_);
+      last.timings = output.timings;
+      output = std::move(last);
+    }
+    queued_.all += step_bytes.all;
+    queued_.logprobs += step_bytes.logprobs;
+    steps_.push_back({now_ns, step_bytes, stats, std::move(outputs)});
   }
   wake_.NotifyOne();
+  for (const auto& choice : overflowing) {
+    choice->call->Stop(FinishReason::kError, OutputOverflowError(max_queued_bytes_));
+  }
+}
+
+Delivery::Bytes Delivery::SizeOf(const SequenceOutput& output) {
+  Bytes bytes;
+  for (const auto* entries : {&output.logprobs, &output.prompt_logprobs}) {
+    for (const TokenLogprobs& entry : *entries) {
+      bytes.logprobs += int64_t(sizeof entry + entry.top.size() * sizeof(TokenLogprob));
+    }
+  }
+  bytes.all = bytes.logprobs + int64_t(sizeof output + output.tokens.size() * sizeof(int32_t));
+  return bytes;
+}
+
+int64_t Delivery::queued_bytes() const {
+  MutexLock lock(&mutex_);
+  return queued_.all;
 }
 
 void Delivery::Stop() {
@@ -56,6 +101,8 @@ bool Delivery::NextStep(Step* step) {
   if (steps_.empty() || !abandoned_.ok()) return false;
   *step = std::move(steps_.front());
   steps_.pop_front();
+  queued_.all -= step->bytes.all;
+  queued_.logprobs -= step->bytes.logprobs;
   return true;
 }
 

@@ -11,7 +11,7 @@
 namespace sluice {
 
 struct Generation {
-  std::vector<int32_t> prompt_tokens;
+  std::vector<int32_t> prompt_tokens;  // until it is submitted
   std::string cache_salt;
   SamplingParams sampling;  // of choice 0; choice i uses seed + i
   int32_t num_choices = 1;

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "engine/base/clock.h"
 #include "engine/base/mutex.h"
+#include "engine/scheduler/queue_time.h"
 
 namespace sluice {
 
@@ -43,7 +44,8 @@ class Ingress {
   Ingress(int num_threads, int64_t max_tasks, int64_t max_bytes, const Clock& clock = Clock::Real());
   ~Ingress();  // Stop()
 
-  // Runs `task` on one of the threads. RESOURCE_EXHAUSTED: too much is waiting. UNAVAILABLE: stopped. Thread-safe.
+  // Runs `task` on one of the threads. RESOURCE_EXHAUSTED: too much is waiting, with the time after which there should be
+  // room (engine/retry_after.h) once the pace of the threads is known. UNAVAILABLE: stopped. Thread-safe.
   absl::Status Post(Work work, std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs what is waiting and ends the threads. Idempotent; one thread only.
@@ -68,6 +70,8 @@ class Ingress {
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
   // The queue whose first task is to run next; null if none may.
   Queue* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `work` of `client` finds no room.
+  absl::Status Full(const Work& work, const Client& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static int64_t UsedBy(const Client& client, int64_t now_ns);
   void Forget(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -80,6 +84,7 @@ class Ingress {
   CondVar wake_;
   Queue short_ ABSL_GUARDED_BY(mutex_), long_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, Client> clients_ ABSL_GUARDED_BY(mutex_);
+  QueuePace pace_ ABSL_GUARDED_BY(mutex_);  // a task is admitted when a thread takes it
   uint64_t num_posted_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_long_running_ ABSL_GUARDED_BY(mutex_) = 0;

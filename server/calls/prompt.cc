@@ -14,7 +14,6 @@
 #include "engine/text/chat_formatter.h"
 #include "server/calls/convert.h"
 #include "server/calls/status.h"
-#include "server/calls/struct_json.h"
 
 namespace sluice {
 namespace {
@@ -99,8 +98,12 @@ absl::StatusOr<ConversationMessage> ConvertMessage(const std::string& field, con
 }
 
 // What a render's error means to a client: a field of the request, the template's own words about the conversation, or
-// a template that cannot do it.
+// a template that cannot do it, or not at a bounded cost.
 absl::Status RenderError(const absl::Status& error) {
+  if (absl::IsResourceExhausted(error)) {
+    return CallError(absl::StatusCode::kResourceExhausted, kReasonTemplateTooCostly,
+                     absl::StrCat("this conversation is too costly to render: ", error.message(), "; send less"));
+  }
   if (!absl::IsInvalidArgument(error)) {
     return CallError(absl::StatusCode::kFailedPrecondition, kReasonChatTemplateFailed,
                      absl::StrCat("the model's chat template fails on this conversation: ", error.message()));
@@ -140,7 +143,7 @@ absl::StatusOr<std::vector<int32_t>> EncodeText(absl::string_view field, const s
 }
 
 absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
-                                      const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
+                                      const std::string& template_kwargs_json, const ChatPromptOptions& options,
                                       const ServedModel& model) {
   if (model.host().tokenizer == nullptr) return NoTokenizerError();
   if (model.host().chat_template == nullptr) {
@@ -168,7 +171,7 @@ absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v
   if (options.continue_final_message && options.add_generation_prompt) {
     return InvalidField("add_generation_prompt", "found true beside continue_final_message, expected only one of them");
   }
-  SLUICE_ASSIGN_OR_RETURN(conversation.kwargs_json, StructAsJson("chat_template_kwargs", template_kwargs));
+  conversation.kwargs_json = template_kwargs_json;
   conversation.ending = EndingOf(options);
   conversation.bos_token = TokenTextOrEmpty(tokenizer, tokenizer.bos_id());
   conversation.eos_token = TokenTextOrEmpty(tokenizer, tokenizer.eos_id());
@@ -209,7 +212,7 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::ChatRequest& request
   options.continue_final_message = request.continue_final_message();
   options.add_generation_prompt = !request.continue_final_message();
   SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt,
-                          EncodeChat(request.messages(), request.chat_template_kwargs(), options, model));
+                          EncodeChat(request.messages(), request.chat_template_kwargs_json(), options, model));
   return std::move(prompt.tokens);
 }
 

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/repeated_ptr_field.h"
-#include "google/protobuf/struct.pb.h"
 #include "server/calls/served_model.h"
 #include "sluice/v1/chat.pb.h"
 #include "sluice/v1/generation.pb.h"
@@ -38,9 +37,12 @@ struct ChatPrompt {
 // Renders a conversation by the model's template. Control tokens are recognised in what the template itself writes,
 // never in what a message says. FAILED_PRECONDITION: the model has no tokenizer or no chat template, its template does
 // not parse, or it fails on this conversation. INVALID_ARGUMENT: a message is malformed or needs a token that the model
-// does not have, the template has no place for it, or it refuses the conversation.
+// does not have, the template has no place for it, or it refuses the conversation. RESOURCE_EXHAUSTED: rendering takes
+// more than jinja::Limits of steps, memory or output. Both parts of the work are bounded by counts, not by a clock, so
+// that equal requests end alike: rendering by those limits, tokenising by the length of what is rendered, which must
+// be able to fit into the context (and by the pattern's limit on backtracking, engine/text/regex.h).
 absl::StatusOr<ChatPrompt> EncodeChat(const google::protobuf::RepeatedPtrField<v1::ChatMessage>& messages,
-                                      const google::protobuf::Struct& template_kwargs, const ChatPromptOptions& options,
+                                      const std::string& template_kwargs_json, const ChatPromptOptions& options,
                                       const ServedModel& model);
 
 // The field that holds the prompt, for errors: "prompt", "prompt_ids.ids" or "messages".

@@ -30,11 +30,11 @@ void SetPayload(absl::Status* status, absl::string_view url, const Message& mess
   status->SetPayload(url, absl::Cord(message.SerializeAsString()));
 }
 
-// Another try of a call whose request or answer is too large would only repeat the work.
+// Another try of a call that is too large itself would only repeat the work.
 bool QueueIsFull(const absl::Status& status) {
   const auto reason = ReasonOf(status);
   return status.code() == absl::StatusCode::kResourceExhausted && reason != kReasonAnswerTooLarge &&
-         reason != kReasonRequestTooLarge;
+         reason != kReasonRequestTooLarge && reason != kReasonOutputOverflow && reason != kReasonTemplateTooCostly;
 }
 
 // When another try should succeed: by the pace of what refused, or a moment where nobody knows.
@@ -103,6 +103,12 @@ absl::Status AnswerTooLargeError(int64_t max_bytes) {
   return CallError(absl::StatusCode::kResourceExhausted, kReasonAnswerTooLarge,
                    absl::StrCat("the answer is over ", max_bytes,
                                 " bytes (--max-connection-buffer); ask for a stream or for less"));
+}
+
+absl::Status OutputOverflowError(int64_t max_bytes) {
+  return CallError(absl::StatusCode::kResourceExhausted, kReasonOutputOverflow,
+                   absl::StrCat("output is made faster than the server can send it on, and more than ", max_bytes,
+                                " bytes of it wait; ask for fewer log-probabilities"));
 }
 
 std::string Quoted(absl::string_view text) {

@@ -33,6 +33,8 @@ inline constexpr absl::string_view kReasonMalformedRequest = "MALFORMED_REQUEST"
 inline constexpr absl::string_view kReasonRequestTooLarge = "REQUEST_TOO_LARGE";       // RESOURCE_EXHAUSTED
 inline constexpr absl::string_view kReasonCompressionNotAccepted = "COMPRESSION_NOT_ACCEPTED";  // UNIMPLEMENTED
 inline constexpr absl::string_view kReasonAnswerTooLarge = "ANSWER_TOO_LARGE";         // RESOURCE_EXHAUSTED
+inline constexpr absl::string_view kReasonOutputOverflow = "OUTPUT_OVERFLOW";          // RESOURCE_EXHAUSTED
+inline constexpr absl::string_view kReasonTemplateTooCostly = "CHAT_TEMPLATE_TOO_COSTLY";  // RESOURCE_EXHAUSTED
 
 using ErrorMetadata = std::vector<std::pair<std::string, std::string>>;
 
@@ -59,6 +61,9 @@ absl::Status SlowConsumerError();
 
 // RESOURCE_EXHAUSTED: the answer of a unary call is larger than the server holds for a connection.
 absl::Status AnswerTooLargeError(int64_t max_bytes);
+
+// RESOURCE_EXHAUSTED: the engine makes output faster than it can be made into events, and this call's found no room.
+absl::Status OutputOverflowError(int64_t max_bytes);
 
 // `status` with more metadata behind its reason.
 absl::Status WithMetadata(absl::Status status, const ErrorMetadata& metadata);

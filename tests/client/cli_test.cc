@@ -172,6 +172,15 @@ TEST_F(Cli, ChatSendsSystemAndUser) {
   EXPECT_EQ(chat.options().max_tokens(), 7u);
 }
 
+TEST_F(Cli, VariablesOfTheTemplateArriveAsTyped) {
+  for (const char* json : {"{\"z\": 1.0, \"a\": [1e15, 12345678901234567890]}", " {} ", "no JSON"}) {
+    Run({"chat", "--prompt", "Hi", "--chat-template-kwargs", json});
+    EXPECT_EQ(LastCall().chat.chat_template_kwargs_json(), json);
+  }
+  Run({"chat", "--prompt", "Hi"});
+  EXPECT_EQ(LastCall().chat.chat_template_kwargs_json(), "");
+}
+
 TEST_F(Cli, ChatGoesOnWithTheLastConversation) {
   const Process::Environment home = {{"XDG_STATE_HOME", testing::TempDir() + "/sluice_cli_test_state"}};
   server_->Script({Say({"one"}), Say({"two"})});

@@ -252,10 +252,10 @@ TEST_F(ClientTest, UnaryCallsReachTheirMethods) {
   server_->Script({Say({"un", "ary"})});
   v1::CompleteRequest complete;
   complete.set_prompt("p");
-  EXPECT_EQ(client_->Complete(complete)->choices(0).text(), "unary");
+  EXPECT_EQ(client_->Complete(complete)->generated().choices(0).text(), "unary");
   v1::ChatRequest chat;
   chat.add_messages()->set_name("n");
-  EXPECT_EQ(client_->Chat(chat)->choices(0).text(), "unary");
+  EXPECT_EQ(client_->Chat(chat)->generated().choices(0).text(), "unary");
   EXPECT_EQ(server_->calls()[0].method + " " + server_->calls()[1].method, "Complete Chat");
 
   v1::TokenizeRequest tokenize;

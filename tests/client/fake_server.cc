@@ -12,6 +12,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "proto/answer.h"
 #include "sluice/v1/admin.grpc.pb.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "sluice/v1/model.grpc.pb.h"
@@ -20,7 +21,7 @@
 namespace sluice::client {
 namespace {
 
-using Event = v1::StreamCompleteResponse;
+using Event = v1::GenerationEvent;
 using grpc::ServerContext;
 using grpc::Status;
 using std::chrono::milliseconds;
@@ -51,12 +52,19 @@ Status ToGrpc(const Failure& failure) {
                 details.details_size() > 0 ? details.SerializeAsString() : "");
 }
 
-// The streaming messages of completions and chats have the same fields under the same numbers.
+// The unary and the streaming requests have the same fields under the same numbers.
 template <class To, class From>
 To Recast(const From& from) {
   To to;
   to.ParseFromString(from.SerializeAsString());
   return to;
+}
+
+template <class Response>
+Response Wrapped(const Event& event) {
+  Response response;
+  *response.mutable_event() = event;
+  return response;
 }
 
 // What the services share.
@@ -157,7 +165,8 @@ class Generation final : public v1::GenerationService::Service {
     Call call;
     call.method = "StreamComplete";
     call.complete = *request;
-    return Perform(std::move(call), request->options(), *context, [&](const Event& event) { writer->Write(event); });
+    return Perform(std::move(call), request->options(), *context,
+                   [&](const Event& event) { writer->Write(Wrapped<v1::StreamCompleteResponse>(event)); });
   }
   Status StreamChat(ServerContext* context, const v1::StreamChatRequest* request,
                     grpc::ServerWriter<v1::StreamChatResponse>* writer) override {
@@ -165,19 +174,21 @@ class Generation final : public v1::GenerationService::Service {
     call.method = "StreamChat";
     call.chat = *request;
     return Perform(std::move(call), request->options(), *context,
-                   [&](const Event& event) { writer->Write(Recast<v1::StreamChatResponse>(event)); });
+                   [&](const Event& event) { writer->Write(Wrapped<v1::StreamChatResponse>(event)); });
   }
   Status Complete(ServerContext* context, const v1::CompleteRequest* request, v1::CompleteResponse* response) override {
     Call call;
     call.method = "Complete";
     call.complete = Recast<v1::StreamCompleteRequest>(*request);
-    return Perform(std::move(call), request->options(), *context, [&](const Event& event) { Add(event, response); });
+    return Perform(std::move(call), request->options(), *context,
+                   [&](const Event& event) { Fold(event, response->mutable_generated()); });
   }
   Status Chat(ServerContext* context, const v1::ChatRequest* request, v1::ChatResponse* response) override {
     Call call;
     call.method = "Chat";
     call.chat = Recast<v1::StreamChatRequest>(*request);
-    return Perform(std::move(call), request->options(), *context, [&](const Event& event) { Add(event, response); });
+    return Perform(std::move(call), request->options(), *context,
+                   [&](const Event& event) { Fold(event, response->mutable_generated()); });
   }
   Status CancelRequest(ServerContext*, const v1::CancelRequestRequest* request, v1::CancelRequestResponse*) override {
     if (request->request_id() == "known") return stage_.EndOther();
@@ -197,23 +208,6 @@ class Generation final : public v1::GenerationService::Service {
     while (answer.hang && !context.IsCancelled()) std::this_thread::sleep_for(milliseconds(2));
     if (context.IsCancelled()) stage_.NoteCancel(number);
     return answer.failure ? ToGrpc(*answer.failure) : Status::OK;
-  }
-
-  template <class Response>
-  static void Add(const Event& event, Response* response) {
-    if (event.has_started()) {
-      response->set_request_id(event.started().request_id());
-      response->set_model(event.started().model());
-      response->set_seed(event.started().seed());
-    } else if (event.has_delta()) {
-      if (response->choices_size() == 0) response->add_choices();
-      response->mutable_choices(0)->mutable_text()->append(event.delta().text());
-    } else if (event.has_choice_finished()) {
-      response->mutable_choices(0)->set_finish_reason(event.choice_finished().finish_reason());
-    } else if (event.has_completed()) {
-      *response->mutable_usage() = event.completed().usage();
-      *response->mutable_timings() = event.completed().timings();
-    }
   }
 
   Stage& stage_;

@@ -25,7 +25,7 @@ struct Failure {
 
 // What a call of GenerationService does: events, with a pause before each, then its end.
 struct Answer {
-  std::vector<v1::StreamCompleteResponse> events;  // a chat's are the same; token ids only reach those who ask for them
+  std::vector<v1::GenerationEvent> events;  // token ids only reach those who ask for them
   std::chrono::milliseconds pause{0};
   bool hang = false;  // after the events, until the client cancels
   std::optional<Failure> failure;

@@ -75,7 +75,8 @@ class Grpcurl(unittest.TestCase):
 
     def test_a_stream_has_its_events_in_order(self):
         request = {"prompt": "Once upon a time", "options": {"max_tokens": 12, "temperature": 0, "ignore_eos": True}}
-        events = json_values(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/StreamComplete", data=request))
+        responses = json_values(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/StreamComplete", data=request))
+        events = [response["event"] for response in responses]
         kinds = [next(iter(event)) for event in events]
         self.assertEqual(kinds[0], "started")
         self.assertEqual(kinds[-2:], ["choice_finished", "completed"])
@@ -84,7 +85,7 @@ class Grpcurl(unittest.TestCase):
         self.assertEqual(events[-1]["completed"]["usage"]["completion_tokens"], 12)
         streamed = "".join(event["delta"].get("text", "") for event in events[1:-2])
         unary = harness.snake(json.loads(grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data=request)))
-        self.assertEqual(streamed, unary["choices"][0]["text"])
+        self.assertEqual(streamed, unary["generated"]["choices"][0]["text"])
 
     def test_an_error_names_the_field(self):
         error = grpcurl(SERVER.grpc, "sluice.v1.GenerationService/Complete", data={"prompt": "a", "options": {"top_p": 0}}, expect=67)
@@ -113,20 +114,20 @@ class Grpcio(unittest.TestCase):
 
     def test_chat_answers_the_question(self):
         request = self.pb.ChatRequest(messages=[self.message(QUESTION)], options=self.options(temperature=0, max_tokens=32))
-        answer = self.generation.Chat(request, timeout=60)
+        answer = self.generation.Chat(request, timeout=60).generated
         self.assertIn("Paris", answer.choices[0].text)
         self.assertEqual(answer.choices[0].finish_reason, self.pb.FINISH_REASON_STOP)
         streamed = ""
         stream = self.pb.StreamChatRequest(messages=[self.message(QUESTION)], options=self.options(temperature=0, max_tokens=32))
-        for event in self.generation.StreamChat(stream, timeout=60):
-            if event.WhichOneof("event") == "delta":
-                streamed += event.delta.text
+        for response in self.generation.StreamChat(stream, timeout=60):
+            if response.event.WhichOneof("event") == "delta":
+                streamed += response.event.delta.text
         self.assertEqual(streamed, answer.choices[0].text)
 
     def test_a_seed_gives_the_same_text_again(self):
         def text(seed):
             request = self.pb.CompleteRequest(prompt="My favourite animal is", options=self.options(seed=seed, max_tokens=24))
-            return self.generation.Complete(request, timeout=60).choices[0].text
+            return self.generation.Complete(request, timeout=60).generated.choices[0].text
 
         self.assertEqual(text(5), text(5))
         self.assertNotEqual(text(5), text(6))

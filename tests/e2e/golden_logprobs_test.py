@@ -78,7 +78,7 @@ def check(binary, name):
             served += 1
             options = generation_pb2.GenerateOptions(max_tokens=1, temperature=0, ignore_eos=True, logprobs=-1, prompt_logprobs=-1)
             request = generation_pb2.CompleteRequest(prompt_ids=generation_pb2.TokenIds(ids=prompt), options=options)
-            answer = stub.Complete(request, timeout=60)
+            answer = stub.Complete(request, timeout=60).generated
             entries = list(answer.prompt_logprobs) + list(answer.choices[0].logprobs)
             assert len(entries) == len(prompt), f"{len(entries)} positions for {len(prompt)} rows"
             for entry, expected in zip(entries, golden_rows(folder, golden, sequence)):

@@ -41,7 +41,7 @@ def total(name):
 def complete(tokens):
     request = {"prompt": "The sea is", "options": {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}}
     command = [GRPCURL, "-plaintext", "-d", json.dumps(request), SERVER.grpc, "sluice.v1.GenerationService/Complete"]
-    return harness.snake(json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout))
+    return harness.snake(json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout))["generated"]
 
 
 class Exposition(unittest.TestCase):

@@ -66,10 +66,7 @@ Request Chat() {
     message->add_content()->set_text("\xf0\x9f\x98\x80 text");
     message->set_name("n");
   }
-  auto& kwargs = *request.mutable_chat_template_kwargs()->mutable_fields();
-  kwargs["list"].mutable_list_value()->add_values()->set_number_value(1.5);
-  kwargs["text"].set_string_value("x");
-  kwargs["object"].mutable_struct_value();
+  request.set_chat_template_kwargs_json(R"({"list": [1.5], "text": "x", "object": {}})");
   return request;
 }
 

@@ -129,8 +129,8 @@ TEST(SlowReaders, DoNotDisturbTheOthers) {
   // stalled.
   int messages = 0, tokens = 0;
   for (v1::StreamCompleteResponse event; unread->Read(&event);) {
-    messages += event.has_delta();
-    tokens += event.delta().token_ids_size();
+    messages += event.event().has_delta();
+    tokens += event.event().delta().token_ids_size();
   }
   const grpc::Status status = unread->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();

@@ -50,10 +50,10 @@ TEST_F(QueueTimeTest, RefusesALongWaitWithARetryDelay) {
   StartSlow();
   for (int i = 0; i < 9; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
   PassStep(20);
-  EXPECT_EQ(engine_->Stats().admissions_per_second, 0);
+  EXPECT_EQ(engine_->Stats().queue_drain.admissions_per_second, 0);
   EXPECT_EQ(SubmitStatus(), absl::OkStatus()) << "no pace is known yet";
   PassStep(20);
-  EXPECT_NEAR(engine_->Stats().admissions_per_second, 1.0 / 20, 1e-9);
+  EXPECT_NEAR(engine_->Stats().queue_drain.admissions_per_second, 1.0 / 20, 1e-9);
   EXPECT_EQ(engine_->Stats().num_waiting, 8);
   const absl::Status status = SubmitStatus();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -85,7 +85,7 @@ TEST_F(QueueTimeTest, WithoutALimitNobodyIsRefusedForTheTime) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(SubmitStatus(), absl::OkStatus());
   PassStep(100000);
   PassStep(100000);
-  EXPECT_GT(engine_->Stats().admissions_per_second, 0);
+  EXPECT_GT(engine_->Stats().queue_drain.admissions_per_second, 0);
   EXPECT_EQ(SubmitStatus(), absl::OkStatus());
 }
 
@@ -103,6 +103,18 @@ TEST_F(QueueTimeTest, AFullQueueTellsWhenItWillHaveRoom) {
   EXPECT_EQ(RetryAfterOf(SubmitStatus()), absl::Seconds(7));
   const std::vector<Request> three(3, PromptOf(5, 1));
   EXPECT_EQ(RetryAfterOf(engine_->Submit(three).status()), absl::Seconds(21));
+}
+
+TEST_F(QueueTimeTest, WaitingCallsThatAreCancelledCountForTheWait) {
+  StartSlow();
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < 20; ++i) ids.push_back(SubmitOne(engine_.get(), PromptOf(5, 1)));
+  for (int round = 0; round < 4; ++round) {
+    PassStep(20);
+    for (int i = 0; i < 2; ++i, ids.pop_back()) engine_->Cancel(ids.back());
+  }
+  EXPECT_NEAR(engine_->Stats().queue_drain.admissions_per_second, 1.0 / 20, 1e-9);
+  EXPECT_GT(engine_->Stats().queue_drain.giving_up_per_second, 0.001);
 }
 
 }  // namespace

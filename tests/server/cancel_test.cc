@@ -116,19 +116,19 @@ TEST_F(CancelTest, CancelRequestTakesTheServersIdAndReportsUsage) {
   const auto reader = stub->StreamComplete(&context, Endless("mine"));
   v1::StreamCompleteResponse event;
   ASSERT_TRUE(reader->Read(&event));
-  ASSERT_TRUE(event.has_started());
-  EXPECT_TRUE(Cancel(event.started().server_request_id()).ok());
+  ASSERT_TRUE(event.event().has_started());
+  EXPECT_TRUE(Cancel(event.event().started().server_request_id()).ok());
   bool finished = false, completed = false;
   std::string text;
   while (reader->Read(&event)) {
-    if (event.has_delta()) text += event.delta().text();
-    if (event.has_choice_finished()) {
+    if (event.event().has_delta()) text += event.event().delta().text();
+    if (event.event().has_choice_finished()) {
       finished = true;
-      EXPECT_EQ(event.choice_finished().finish_reason(), v1::FINISH_REASON_CANCELLED);
+      EXPECT_EQ(event.event().choice_finished().finish_reason(), v1::FINISH_REASON_CANCELLED);
     }
-    if (event.has_completed()) {
+    if (event.event().has_completed()) {
       completed = true;
-      EXPECT_GE(event.completed().usage().completion_tokens(), text.size());
+      EXPECT_GE(event.event().completed().usage().completion_tokens(), text.size());
     }
   }
   const grpc::Status status = reader->Finish();
@@ -171,7 +171,7 @@ TEST_F(CancelTest, AnIdBelongsToTheConnectionThatChoseIt) {
   const auto reader = stub->StreamComplete(&context, Endless("chat-42"));
   v1::StreamCompleteResponse event;
   ASSERT_TRUE(reader->Read(&event));
-  const std::string server_id = event.started().server_request_id();
+  const std::string server_id = event.event().started().server_request_id();
   // Who guesses it can neither stop the call nor learn that it is there, nor keep its owner from using it.
   const grpc::Status guessed = cancel_as_stranger("chat-42");
   EXPECT_EQ(guessed.error_code(), grpc::NOT_FOUND);
@@ -180,7 +180,7 @@ TEST_F(CancelTest, AnIdBelongsToTheConnectionThatChoseIt) {
   const auto other = stranger->StreamComplete(&other_context, Endless("chat-42"));
   v1::StreamCompleteResponse other_event;
   ASSERT_TRUE(other->Read(&other_event));
-  const std::string other_id = other_event.started().server_request_id();
+  const std::string other_id = other_event.event().started().server_request_id();
   EXPECT_TRUE(Cancel("chat-42").ok());
   while (reader->Read(&event)) {
   }

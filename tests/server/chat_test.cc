@@ -1,7 +1,6 @@
 // Conversations: the template's own control tokens count, those of a message do not.
 #include <gmock/gmock.h>
 
-#include <limits>
 #include <set>
 #include <string>
 #include <variant>
@@ -34,8 +33,8 @@ std::vector<int32_t> Ids(std::initializer_list<std::variant<int32_t, std::string
   return ids;
 }
 
-void SetTemplate(ModelHost* host, absl::string_view source) {
-  auto formatter = ChatFormatter::Create(source);
+void SetTemplate(ModelHost* host, absl::string_view source, const jinja::Limits& limits = {}) {
+  auto formatter = ChatFormatter::Create(source, limits);
   ASSERT_TRUE(formatter.ok()) << formatter.status();
   host->chat_template = std::make_shared<const ChatFormatter>(*std::move(formatter));
 }
@@ -44,9 +43,9 @@ class ChatTest : public ServerTest {
  protected:
   ChatTest() { Start(); }
 
-  void Restart(const std::string& source) {
+  void Restart(const std::string& source, const jinja::Limits& limits = {}) {
     Stop();
-    Start(TestOptions(), [&](ModelHost* host) { SetTemplate(host, source); });
+    Start(TestOptions(), [&](ModelHost* host) { SetTemplate(host, source, limits); });
   }
 
   grpc::Status Chat(const v1::ChatRequest& request, v1::ChatResponse* response) const {
@@ -72,11 +71,11 @@ TEST_F(ChatTest, AConversationIsRenderedAndAnswered) {
   v1::ChatResponse response;
   const grpc::Status status = Chat(request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(response.choices(0).text(), "hello");
-  EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(response.generated().choices(0).text(), "hello");
+  EXPECT_EQ(response.generated().choices(0).finish_reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(model_->last_seen().prompt,
             Ids({kStart, "system:S", kMark, kStart, "user:U", kMark, kStart, "assistant:"}));
-  EXPECT_EQ(response.usage().prompt_tokens(), model_->last_seen().prompt.size());
+  EXPECT_EQ(response.generated().usage().prompt_tokens(), model_->last_seen().prompt.size());
 }
 
 TEST_F(ChatTest, ControlTokensInAMessageStayText) {
@@ -127,51 +126,86 @@ TEST_F(ChatTest, TheFinalMessageCanBeContinued) {
 TEST_F(ChatTest, TemplateKwargsReachTheTemplate) {
   v1::ChatRequest request;
   Say(v1::ROLE_USER, "U", request.mutable_messages());
-  (*request.mutable_chat_template_kwargs()->mutable_fields())["mood"].set_string_value("glad");
+  request.set_chat_template_kwargs_json(R"({"mood": "glad"})");
   v1::ChatResponse response;
   ASSERT_TRUE(Chat(request, &response).ok());
   EXPECT_EQ(model_->last_seen().prompt, Ids({kStart, "user:U", kMark, "[glad]", kStart, "assistant:"}));
 }
 
-// A map has no order on the wire, and another one in every message of this process.
 TEST_F(ChatTest, EqualRequestsHaveEqualPromptsAThousandTimes) {
   Restart(
-      "{{ messages[0].content }}{{ a | tojson }}{% for k in a %}{{ k }}{% endfor %}{% for k, v in a.items() %}{{ k "
-      "}}{{ v }}"
+      "{{ messages[0].content }}{{ a | tojson }}{% for k in a %}{{ k }}{% endfor %}{% for k, v in a.items() %}{{ k }}{{ v }}"
       "{% endfor %}{{ a }}");
+  v1::RenderChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  request.set_chat_template_kwargs_json(
+      R"({"a": {"zeta": {"y": 1.50, "x": 1.0}, "alpha": 1, "m": 1e15, "big": 123456789012345678901234567890, "b": [true, null]}})");
   std::set<std::string> prompts;
   for (int i = 0; i < 1000; ++i) {
-    v1::RenderChatRequest request;
-    Say(v1::ROLE_USER, "U", request.mutable_messages());
-    auto& fields =
-        *(*request.mutable_chat_template_kwargs()->mutable_fields())["a"].mutable_struct_value()->mutable_fields();
-    for (int j = 0; j < 12; ++j) {
-      auto& value = fields["k" + std::to_string((j + i) % 12)];
-      (*value.mutable_struct_value()->mutable_fields())["y"].set_number_value(1.5);
-      (*value.mutable_struct_value()->mutable_fields())["x"].set_number_value(1e15);
-    }
     v1::RenderChatResponse response;
     ASSERT_TRUE(Render(request, &response).ok());
     prompts.insert(response.prompt());
   }
-  EXPECT_EQ(prompts.size(), 1u);
-  EXPECT_NE(prompts.begin()->find(R"(U{"k0": {"x": 1000000000000000, "y": 1.5}, "k1": )"), std::string::npos)
-      << *prompts.begin();
+  // As Python's json and print have it.
+  EXPECT_THAT(prompts,
+              ElementsAre("U"
+                          R"({"zeta": {"y": 1.5, "x": 1.0}, "alpha": 1, "m": 1000000000000000.0, )"
+                          R"("big": 123456789012345678901234567890, "b": [true, null]})"
+                          "zetaalphambigb"
+                          "zeta{'y': 1.5, 'x': 1.0}alpha1m1000000000000000.0big123456789012345678901234567890b[True, None]"
+                          "{'zeta': {'y': 1.5, 'x': 1.0}, 'alpha': 1, 'm': 1000000000000000.0, "
+                          "'big': 123456789012345678901234567890, 'b': [True, None]}"));
+}
+
+TEST_F(ChatTest, VariablesThatAreNoJsonAreNamedWithLineAndColumn) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\"a\": 1,\n  \"b\" 2}", "line 2, column 7"},
+      {"{\"\xC3\xA9\": nul}", "line 1, column 10: not valid JSON: invalid literal"},
+      {"{\"a\": 1} x", "line 1, column 10"},
+      {std::string("{\"a\": 1}\0{", 10), "line 1, column 9: found a zero byte"},
+      {"{\"a\": NaN}", "line 1, column 7"},
+      {"{\"a\": \"\\ud800\"}", "line 1, column"},
+      {"[1]", "expected a JSON object"},
+      {"null", "expected a JSON object"},
+      {" ", "line 1, column"},
+      {"{\"a\": " + std::string(200, '[') + std::string(200, ']') + "}", "line 1, column 206: JSON nests deeper than 200"},
+      {"{\"a\": " + std::string(4301, '9') + "}", "line 1, column 4307: not valid JSON: number overflow"},
+  };
+  for (const auto& [json, words] : cases) {
+    v1::RenderChatRequest request;
+    Say(v1::ROLE_USER, "U", request.mutable_messages());
+    request.set_chat_template_kwargs_json(json);
+    v1::RenderChatResponse response;
+    const grpc::Status status = Render(request, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT) << json;
+    EXPECT_EQ(DetailsOf(status).field(), "chat_template_kwargs_json") << json;
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr(words));
+  }
+}
+
+TEST_F(ChatTest, VariablesOfAnySizeAreBoundedByWhatTheyBecome) {
+  jinja::Limits limits;
+  limits.max_built_bytes = 1 << 20;
+  Restart("{{ messages[0].content }}", limits);
+  std::string json = R"({"a": [)";
+  while (json.size() < 200'000) json += "[],";
+  json += "[]]}";
+  v1::RenderChatRequest request;
+  Say(v1::ROLE_USER, "U", request.mutable_messages());
+  request.set_chat_template_kwargs_json(json);
+  v1::RenderChatResponse response;
+  const grpc::Status status = Render(request, &response);
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_EQ(DetailsOf(status).info.reason(), "CHAT_TEMPLATE_TOO_COSTLY");
 }
 
 TEST_F(ChatTest, VariablesThatTheTemplateCannotTakeAreNamed) {
   v1::ChatRequest request;
   Say(v1::ROLE_USER, "U", request.mutable_messages());
-  auto& fields = *request.mutable_chat_template_kwargs()->mutable_fields();
-  fields["messages"].mutable_list_value();
-  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.messages");
-  fields.clear();
-  fields["tools"].mutable_list_value()->add_values()->mutable_struct_value();
-  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.tools");
-  fields.clear();
-  (*fields["a"].mutable_list_value()->add_values()->mutable_struct_value()->mutable_fields())["b"].set_number_value(
-      std::numeric_limits<double>::infinity());
-  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs.a[0].b");
+  request.set_chat_template_kwargs_json(R"({"messages": []})");
+  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs_json.messages");
+  request.set_chat_template_kwargs_json(R"({"tools": [{}]})");
+  ExpectError(request, grpc::INVALID_ARGUMENT, "chat_template_kwargs_json.tools");
 }
 
 TEST_F(ChatTest, PartsReachATemplateThatReadsThemAsAList) {
@@ -225,6 +259,34 @@ TEST_F(ChatTest, ATemplateThatFailsIsNotTheRequestsFault) {
       << status.error_message();
 }
 
+TEST_F(ChatTest, ACostlyRenderEndsAtTheSameCountWithTheNameOfWhatRanOut) {
+  jinja::Limits limits;
+  limits.max_steps = 100'000;
+  limits.max_built_bytes = 1 << 20;
+  limits.max_output_bytes = 10'000;
+  Restart(
+      "{{ messages[0].content }}{% if steps %}{% for i in range(steps) %}{% set x = i + i * i - i + 1 %}{% endfor %}{% endif %}"
+      "{% if memory %}{% set x = ('x' * 1000) * memory %}{% endif %}{% if output %}{% for i in range(output) %}x{% endfor %}{% endif %}",
+      limits);
+  const auto render = [&](const std::string& what, int count) {
+    v1::RenderChatRequest request;
+    Say(v1::ROLE_USER, "U", request.mutable_messages());
+    request.set_chat_template_kwargs_json("{\"" + what + "\": " + std::to_string(count) + "}");
+    v1::RenderChatResponse response;
+    return Render(request, &response);
+  };
+  for (const auto& [what, words] : {std::pair{"steps", "takes more than 100000 steps"},
+                                    {"memory", "builds more than 1048576 bytes of values"},
+                                    {"output", "renders more than 10000 bytes"}}) {
+    const grpc::Status status = render(what, 20'000);
+    EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED) << what;
+    EXPECT_EQ(DetailsOf(status).info.reason(), "CHAT_TEMPLATE_TOO_COSTLY");
+    EXPECT_FALSE(DetailsOf(status).has_retry) << "another try would repeat the work";
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr(words));
+    EXPECT_TRUE(render(what, 100).ok()) << what;
+  }
+}
+
 TEST_F(ChatTest, OptionsAndEnvelopeHoldForChatsToo) {
   v1::ChatRequest request;
   Say(v1::ROLE_USER, "U", request.mutable_messages());
@@ -233,9 +295,9 @@ TEST_F(ChatTest, OptionsAndEnvelopeHoldForChatsToo) {
   (*request.mutable_metadata())["k"] = "v";
   v1::ChatResponse response;
   ASSERT_TRUE(Chat(request, &response).ok());
-  EXPECT_EQ(response.choices(0).text(), "he");
-  EXPECT_EQ(response.request_id(), "chat-id");
-  EXPECT_EQ(response.metadata().at("k"), "v");
+  EXPECT_EQ(response.generated().choices(0).text(), "he");
+  EXPECT_EQ(response.generated().request_id(), "chat-id");
+  EXPECT_EQ(response.generated().metadata().at("k"), "v");
   request.set_model("other");
   ExpectError(request, grpc::NOT_FOUND, "");
 }
@@ -246,8 +308,8 @@ TEST_F(ChatTest, AStreamedChatSaysTheSame) {
   grpc::ClientContext context;
   const auto stub = generation();
   const auto reader = stub->StreamChat(&context, request);
-  std::vector<v1::StreamChatResponse> events;
-  for (v1::StreamChatResponse event; reader->Read(&event);) events.push_back(event);
+  std::vector<v1::GenerationEvent> events;
+  for (v1::StreamChatResponse response; reader->Read(&response);) events.push_back(response.event());
   ASSERT_TRUE(reader->Finish().ok());
   std::string text;
   for (const auto& event : events) text += event.delta().text();
@@ -299,7 +361,7 @@ TEST_F(ChatTest, RenderChatShowsPromptAndTokens) {
   EXPECT_EQ(std::vector<int32_t>(response.token_ids().begin(), response.token_ids().end()), expected);
 
   request.set_add_generation_prompt(false);
-  (*request.mutable_chat_template_kwargs()->mutable_fields())["mood"].set_string_value("sad");
+  request.set_chat_template_kwargs_json(R"({"mood": "sad"})");
   ASSERT_TRUE(Render(request, &response).ok());
   EXPECT_EQ(response.prompt(), "<|start|>user:<|mark|><|mark|>[sad]");
 

@@ -21,7 +21,7 @@ TEST_F(CountersTest, PromptTokensCountPerChoiceButOnceInUsage) {
   Start();
   v1::CompleteRequest request = Prompt("prompt");  // the begin token and six bytes
   request.mutable_options()->set_n(3);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   WaitForCalls(1);
   EXPECT_EQ(response.usage().prompt_tokens(), 7u);
   EXPECT_EQ(Metric("sluice_prompt_tokens_total"), 3 * 7);
@@ -33,7 +33,7 @@ TEST_F(CountersTest, GeneratedTokensAreThoseOfAllChoicesWithTheirEnds) {
   Start();
   v1::CompleteRequest request = Prompt("prompt");
   request.mutable_options()->set_n(3);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   WaitForCalls(1);
   EXPECT_EQ(response.usage().completion_tokens(), 3u * 6) << "hello and its end";
   EXPECT_EQ(Metric("sluice_generation_tokens_total"), 3 * 6);
@@ -59,7 +59,7 @@ TEST_F(CountersTest, TokensBehindAStopStringAreDrawnAndInNoUsage) {
   model_->SetScript(std::string(200, 'x') + "stop" + std::string(30, 'y'));
   v1::CompleteRequest request = Prompt("prompt", 240);
   request.mutable_options()->add_stop("stop");
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   WaitForCalls(1);
   EXPECT_EQ(response.usage().completion_tokens(), 204u);
   EXPECT_GE(Metric("sluice_generation_tokens_total"), 204);
@@ -81,7 +81,7 @@ TEST_F(CountersTest, RecomputationCountsOnlyInBatchTokens) {
   model_->SetScript(std::string(99, 'x'));
   v1::CompleteRequest request = Prompt("prompt", 100);
   request.mutable_options()->set_n(6);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   WaitForCalls(21);
   EXPECT_GT(Metric("sluice_preemptions_total"), 0);
   EXPECT_EQ(response.usage().completion_tokens(), 6u * 100);

@@ -89,7 +89,7 @@ TEST_F(DrainTest, AStreamIsOverWhenItsClientHasReadIt) {
     std::this_thread::sleep_for(100ms);
     bool completed = false;
     v1::StreamCompleteResponse event;
-    while (reader->Read(&event)) completed = event.has_completed();
+    while (reader->Read(&event)) completed = event.event().has_completed();
     EXPECT_TRUE(completed);
     EXPECT_TRUE(reader->Finish().ok());
   });
@@ -138,7 +138,7 @@ TEST_F(DrainTest, ACallWhoseFirstChoiceRunsGetsItsOthersToo) {
   std::thread client([&] {
     v1::CompleteRequest request = Prompt("abc");
     request.mutable_options()->set_n(2);
-    const v1::CompleteResponse response = CompleteOk(request);
+    const v1::Generated response = CompleteOk(request);
     ASSERT_EQ(response.choices_size(), 2);
     for (const v1::Choice& choice : response.choices()) EXPECT_EQ(choice.text(), "hello");
   });

@@ -101,7 +101,7 @@ TEST_F(FolderTest, TokenIdsAreServed) {
   for (uint32_t id : {3, 4, 5}) request.mutable_prompt_ids()->add_ids(id);
   request.mutable_options()->set_max_tokens(4);
   request.mutable_options()->set_ignore_eos(true);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   ASSERT_EQ(response.choices_size(), 1);
   EXPECT_EQ(response.choices(0).token_ids_size(), 4);
   EXPECT_EQ(response.choices(0).text(), "");

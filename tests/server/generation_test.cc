@@ -17,7 +17,7 @@ class GenerationTest : public ServerTest {
 };
 
 TEST_F(GenerationTest, ACompletionHasTextReasonUsageAndIds) {
-  const v1::CompleteResponse response = CompleteOk(Prompt("abc"));
+  const v1::Generated response = CompleteOk(Prompt("abc"));
   EXPECT_EQ(response.model(), "fake");
   EXPECT_THAT(response.server_request_id(), ::testing::MatchesRegex("req-[0-9a-f]{32}"));
   EXPECT_EQ(response.request_id(), response.server_request_id());
@@ -106,7 +106,7 @@ TEST_F(GenerationTest, ZeroIsNotUnset) {
   request.mutable_options()->set_temperature(0);
   request.mutable_options()->set_seed(0);
   request.mutable_options()->set_logprobs(0);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(model_->last_seen().params.temperature, 0);
   EXPECT_EQ(model_->last_seen().params.seed, 0u);
   EXPECT_EQ(model_->last_seen().params.logprobs, 0);
@@ -149,7 +149,7 @@ TEST_F(GenerationTest, MinusOneTurnsTopKOff) {
 }
 
 TEST_F(GenerationTest, MaxTokensEndsWithLength) {
-  const v1::CompleteResponse response = CompleteOk(Prompt("abc", 3));
+  const v1::Generated response = CompleteOk(Prompt("abc", 3));
   EXPECT_EQ(response.choices(0).text(), "hel");
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(response.choices(0).matched_stop_case(), v1::Choice::MATCHED_STOP_NOT_SET);
@@ -183,7 +183,7 @@ TEST_F(GenerationTest, OnlyAllowedTokensAreGenerated) {
 TEST_F(GenerationTest, MinTokensHoldsBackTheEndToken) {
   v1::CompleteRequest request = Prompt("abc", 20);
   request.mutable_options()->set_min_tokens(8);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).text(), "hello~hello");
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP);
 }
@@ -191,7 +191,7 @@ TEST_F(GenerationTest, MinTokensHoldsBackTheEndToken) {
 TEST_F(GenerationTest, IgnoreEosGoesOnToTheLimit) {
   v1::CompleteRequest request = Prompt("abc", 8);
   request.mutable_options()->set_ignore_eos(true);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).text(), "hellohe");
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
 }
@@ -200,7 +200,7 @@ TEST_F(GenerationTest, AStopStringOverSeveralTokensEndsTheTextBeforeIt) {
   v1::CompleteRequest request = Prompt("abc");
   request.mutable_options()->add_stop("zzz");
   request.mutable_options()->add_stop("llo");
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).text(), "he");
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP_SEQUENCE);
   EXPECT_EQ(response.choices(0).stop_string(), "llo");
@@ -217,7 +217,7 @@ TEST_F(GenerationTest, IncludeStopTextKeepsTheStopString) {
 TEST_F(GenerationTest, AStopTokenEndsTheChoiceAndIsNotText) {
   v1::CompleteRequest request = Prompt("abc");
   request.mutable_options()->add_stop_token_ids('l');
-  v1::CompleteResponse response = CompleteOk(request);
+  v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).text(), "he");
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_STOP_SEQUENCE);
   EXPECT_EQ(response.choices(0).stop_token_id(), uint32_t('l'));
@@ -247,7 +247,7 @@ TEST_F(GenerationTest, LogprobsOfOutputAndPromptComeWhenAskedFor) {
   v1::CompleteRequest request = Prompt("abc", 2);
   request.mutable_options()->set_logprobs(2);
   request.mutable_options()->set_prompt_logprobs(1);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   ASSERT_EQ(response.choices(0).logprobs_size(), 2);
   const v1::PositionLogprobs& first = response.choices(0).logprobs(0);
   EXPECT_EQ(first.chosen().token_id(), uint32_t('h'));
@@ -267,7 +267,7 @@ TEST_F(GenerationTest, PromptIdsAreUsedAsTheyAre) {
   v1::CompleteRequest request;
   request.mutable_prompt_ids()->add_ids('x');
   request.mutable_prompt_ids()->add_ids(kMark);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_THAT(model_->last_seen().prompt, ElementsAre('x', kMark));
   EXPECT_EQ(response.usage().prompt_tokens(), 2u);
 }
@@ -294,7 +294,7 @@ TEST_F(GenerationTest, ChoicesHaveTheirOwnSeedsTextsAndEnds) {
   request.mutable_options()->set_n(3);
   request.mutable_options()->set_seed(5);
   request.mutable_options()->set_prompt_logprobs(0);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   ASSERT_EQ(response.choices_size(), 3);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(response.choices(i).index(), uint32_t(i));
@@ -304,6 +304,8 @@ TEST_F(GenerationTest, ChoicesHaveTheirOwnSeedsTextsAndEnds) {
   EXPECT_EQ(response.usage().prompt_tokens(), 4u);
   EXPECT_EQ(response.usage().completion_tokens(), 9u);
   EXPECT_EQ(response.prompt_logprobs_size(), 3);  // once, not per choice
+  ASSERT_EQ(model_->seen().size(), 3u);
+  for (const FakeModel::Seen& seen : model_->seen()) EXPECT_THAT(seen.prompt, ElementsAre(kStart, 'a', 'b', 'c'));
 }
 
 TEST_F(GenerationTest, AStreamOfSeveralChoicesEndsEachOnceAndThenItself) {
@@ -356,7 +358,7 @@ TEST_F(GenerationTest, RequestIdAndMetadataComeBack) {
   request.set_request_id("my-id");
   request.set_user("someone");
   (*request.mutable_metadata())["colour"] = "red";
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.request_id(), "my-id");
   EXPECT_NE(response.server_request_id(), "my-id");
   EXPECT_EQ(response.metadata().at("colour"), "red");
@@ -428,7 +430,7 @@ TEST_F(OtherModelTest, WithoutATokenizerIdsGoInAndComeOut) {
   Start(TestOptions(), [](ModelHost* host) { host->tokenizer = nullptr; });
   v1::CompleteRequest request;
   request.mutable_prompt_ids()->add_ids('x');
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).text(), "");
   EXPECT_THAT(response.choices(0).token_ids(), ElementsAre('h', 'e', 'l', 'l', 'o', kEnd));
 }
@@ -437,7 +439,7 @@ TEST_F(OtherModelTest, UnsetMaxTokensFitsAPoolSmallerThanTheContext) {
   Start(TestOptions(), [](ModelHost* host) { host->engine.num_blocks = 4; });
   v1::CompleteRequest request = Prompt("abc");
   request.mutable_options()->set_ignore_eos(true);
-  const v1::CompleteResponse response = CompleteOk(request);
+  const v1::Generated response = CompleteOk(request);
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(response.usage().prompt_tokens() + response.usage().completion_tokens(), 64u);
 }

@@ -86,13 +86,9 @@ TEST_F(HostileRequestsTest, EveryMethodSaysWhatIsWrongWithAMalformedRequest) {
   }
   ExpectReason(Call("/sluice.v1.GenerationService/Complete", std::string("\x1a\x02x\xff", 4)), grpc::INVALID_ARGUMENT,
                "MALFORMED_REQUEST", "prompt: found bytes that are not UTF-8");
-  std::string deep;  // google.protobuf.Value in lists in lists
-  for (int i = 0; i < 60; ++i) {
-    v1::ChatRequest request;
-    auto* value = &(*request.mutable_chat_template_kwargs()->mutable_fields())["k"];
-    for (int j = 0; j < i; ++j) value = value->mutable_list_value()->add_values();
-    deep = request.SerializeAsString();
-  }
+  std::string deep;  // groups in groups
+  for (int i = 0; i < 120; ++i) deep += "\xfb\x07";
+  for (int i = 0; i < 120; ++i) deep += "\xfc\x07";
   ExpectReason(Call("/sluice.v1.GenerationService/Chat", deep), grpc::INVALID_ARGUMENT, "MALFORMED_REQUEST",
                "inside each other");
   EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
@@ -108,7 +104,7 @@ TEST_F(HostileRequestsTest, CompressedRequestsAreInflatedWithinTheLimitWhereAcce
     v1::CompleteResponse response;
     const grpc::Status status = generation()->Complete(&context, Prompt(std::string(90, 'x')), &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(response.usage().prompt_tokens(), 91u);
+    EXPECT_EQ(response.generated().usage().prompt_tokens(), 91u);
   }
   // Fifty mebibytes of empty messages in fifty kibibytes.
   grpc::ClientContext context;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/retry_after.h"
 #include "server/calls/status.h"
 
 namespace sluice {
@@ -151,6 +152,30 @@ TEST_F(IngressTest, HoweverMuchOneClientSendsOthersFindRoom) {
     EXPECT_EQ(ReasonOf(refused), kReasonQueueFull);
     gate.Open();
   }
+}
+
+TEST_F(IngressTest, ARefusalSaysWhenThereWillBeRoomByThePaceOfTheThreads) {
+  Ingress ingress(1, 100, 100 << 20, clock_);
+  Gate first;
+  ASSERT_TRUE(ingress.Post({.peer = "z", .bytes = 1}, first.Task()).ok());
+  first.WaitUntilInside(1);
+  // Half a second each; the last of the ten stands.
+  Gate second;
+  for (int i = 0; i < 9; ++i) ASSERT_TRUE(ingress.Post({.peer = "z", .bytes = 1}, [&] { clock_.Advance(500 * kMs); }).ok());
+  ASSERT_TRUE(ingress.Post({.peer = "z", .bytes = 1}, second.Task()).ok());
+  while (ingress.Post({.peer = "a", .bytes = 1}, [] {}).ok()) {
+  }
+  EXPECT_EQ(RetryAfterOf(ingress.Post({.peer = "a", .bytes = 1}, [] {})), absl::nullopt) << "no pace is known yet";
+  first.Open();
+  second.WaitUntilInside(1);
+  int taken = 0;
+  while (ingress.Post({.peer = "a", .bytes = 1}, [] {}).ok()) ++taken;
+  EXPECT_EQ(taken, 5);
+  // 50 of 50 wait, and one that goes is enough.
+  EXPECT_EQ(RetryAfterOf(ingress.Post({.peer = "a", .bytes = 1}, [] {})), absl::Milliseconds(500));
+  // What is as large as 40 of those that wait.
+  EXPECT_EQ(RetryAfterOf(ingress.Post({.peer = "b", .bytes = (100 << 20) - 10}, [] {})), absl::Milliseconds(20'000));
+  second.Open();
 }
 
 TEST_F(IngressTest, OneOfAnySizeIsTakenWhenNothingWaits) {

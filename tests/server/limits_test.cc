@@ -120,6 +120,10 @@ TEST_F(LimitsTest, ARequestOverTheLimitIsToldTheFlag) {
   EXPECT_FALSE(DetailsOf(status).has_retry) << "it would be too large again";
   EXPECT_NE(status.error_message().find("--max-request-bytes 65536"), std::string::npos) << status.error_message();
   EXPECT_EQ(Complete(Prompt(std::string(1 << 15, 'x'))).error_code(), grpc::INVALID_ARGUMENT);
+  // As the README has it: one that gRPC refuses has its words.
+  const grpc::Status huge = Complete(Prompt(std::string((1 << 18) + 1, 'x')));
+  EXPECT_EQ(huge.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_NE(huge.error_message().find("Received message larger than max"), std::string::npos) << huge.error_message();
 }
 
 TEST_F(LimitsTest, AUnaryAnswerThatGrowsTooLargeIsCut) {

@@ -86,6 +86,7 @@ TEST_F(ModelAndAdminTest, TheServerIsDescribed) {
   EXPECT_EQ(info.max_num_batched_tokens(), 64u);
   EXPECT_EQ(info.max_queued_requests(), 32u);
   EXPECT_EQ(info.max_queued_tokens(), uint64_t{1} << 20);
+  EXPECT_EQ(info.max_queue_seconds(), 60u);
   EXPECT_EQ(info.max_logprobs(), 20);
 }
 
@@ -134,7 +135,7 @@ TEST_F(ModelAndAdminTest, TwoServersLiveInOneProcess) {
   ASSERT_TRUE(v1::GenerationService::NewStub(NewChannel((*other)->grpc_address()))
                   ->Complete(&context, Prompt("abc"), &response)
                   .ok());
-  EXPECT_EQ(response.choices(0).text(), "other");
+  EXPECT_EQ(response.generated().choices(0).text(), "other");
   EXPECT_EQ(CompleteOk(Prompt("abc")).choices(0).text(), "hello");
 }
 

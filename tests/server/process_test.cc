@@ -188,7 +188,7 @@ TEST_F(SignalTest, SigtermLetsRunningStreamsFinish) {
       v1::StreamCompleteResponse event;
       if (reader->Read(&event)) ++running;
       uint32_t tokens = 0;
-      while (reader->Read(&event)) tokens = event.completed().usage().completion_tokens();
+      while (reader->Read(&event)) tokens = event.event().completed().usage().completion_tokens();
       if (reader->Finish().ok() && tokens == 100) ++succeeded;
     });
   }
@@ -235,7 +235,7 @@ grpc::Status HangUnderAStream(v1::GenerationService::Stub* stub, Child* server, 
   server->Signal(SIGUSR2);
   end();
   bool completed = false;
-  while (reader->Read(&event)) completed = event.has_completed();
+  while (reader->Read(&event)) completed = event.event().has_completed();
   EXPECT_TRUE(completed) << "usage comes before the error";
   return reader->Finish();
 }

@@ -73,32 +73,34 @@ std::shared_ptr<grpc::Channel> ServerTest::NewChannel(const std::string& address
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-grpc::Status ServerTest::Complete(const v1::CompleteRequest& request, v1::CompleteResponse* response) const {
+grpc::Status ServerTest::Complete(const v1::CompleteRequest& request, v1::Generated* generated) const {
   grpc::ClientContext context;
-  return generation()->Complete(&context, request, response);
+  v1::CompleteResponse response;
+  const grpc::Status status = generation()->Complete(&context, request, &response);
+  generated->Swap(response.mutable_generated());
+  return status;
 }
 
 grpc::Status ServerTest::Complete(const v1::CompleteRequest& request) const {
-  v1::CompleteResponse response;
-  return Complete(request, &response);
+  v1::Generated generated;
+  return Complete(request, &generated);
 }
 
-v1::CompleteResponse ServerTest::CompleteOk(const v1::CompleteRequest& request) const {
-  v1::CompleteResponse response;
-  const grpc::Status status = Complete(request, &response);
+v1::Generated ServerTest::CompleteOk(const v1::CompleteRequest& request) const {
+  v1::Generated generated;
+  const grpc::Status status = Complete(request, &generated);
   EXPECT_TRUE(status.ok()) << status.error_message();
-  return response;
+  return generated;
 }
 
-StreamResult<v1::StreamCompleteResponse> ServerTest::StreamComplete(const v1::StreamCompleteRequest& request,
-                                                                    grpc::ClientContext* context) const {
+StreamResult ServerTest::StreamComplete(const v1::StreamCompleteRequest& request, grpc::ClientContext* context) const {
   grpc::ClientContext own;
   if (context == nullptr) context = &own;
-  StreamResult<v1::StreamCompleteResponse> result;
+  StreamResult result;
   const auto stub = generation();
   const auto reader = stub->StreamComplete(context, request);
-  v1::StreamCompleteResponse event;
-  while (reader->Read(&event)) result.events.push_back(event);
+  v1::StreamCompleteResponse response;
+  while (reader->Read(&response)) result.events.push_back(std::move(*response.mutable_event()));
   result.status = reader->Finish();
   for (const auto& [key, value] : context->GetServerInitialMetadata()) {
     result.initial_metadata.emplace(std::string(key.data(), key.size()), std::string(value.data(), value.size()));

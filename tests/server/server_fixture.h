@@ -37,15 +37,14 @@ struct ErrorDetails {
 ErrorDetails DetailsOf(const grpc::Status& status);
 
 // What a stream brought.
-template <class Event>
 struct StreamResult {
-  std::vector<Event> events;
+  std::vector<v1::GenerationEvent> events;
   grpc::Status status;
   std::multimap<std::string, std::string> initial_metadata, trailing_metadata;
 
   std::string Text(uint32_t index = 0) const {
     std::string text;
-    for (const Event& event : events) {
+    for (const v1::GenerationEvent& event : events) {
       if (event.has_delta() && event.delta().index() == index) text += event.delta().text();
     }
     return text;
@@ -70,11 +69,10 @@ class ServerTest : public ::testing::Test {
   std::unique_ptr<v1::AdminService::Stub> admin() const { return v1::AdminService::NewStub(admin_channel_); }
   std::unique_ptr<grpc::health::v1::Health::Stub> health() const { return grpc::health::v1::Health::NewStub(channel_); }
 
-  grpc::Status Complete(const v1::CompleteRequest& request, v1::CompleteResponse* response) const;
+  grpc::Status Complete(const v1::CompleteRequest& request, v1::Generated* generated) const;
   grpc::Status Complete(const v1::CompleteRequest& request) const;
-  v1::CompleteResponse CompleteOk(const v1::CompleteRequest& request) const;
-  StreamResult<v1::StreamCompleteResponse> StreamComplete(const v1::StreamCompleteRequest& request,
-                                                          grpc::ClientContext* context = nullptr) const;
+  v1::Generated CompleteOk(const v1::CompleteRequest& request) const;
+  StreamResult StreamComplete(const v1::StreamCompleteRequest& request, grpc::ClientContext* context = nullptr) const;
   grpc::Status Cancel(const std::string& request_id) const;
   v1::GetLoadResponse Load() const;
   // Until nothing runs, nothing waits and every block is free or cached.

@@ -33,7 +33,7 @@ TEST_F(StreamTest, AClientThatDoesNotReadIsCutAndHoldsNothing) {
   WaitUntilIdle();
   EXPECT_GT(Metric("sluice_grpc_server_handled_total", "\"ABORTED\""), 0);
   v1::StreamCompleteResponse event;
-  while (reader->Read(&event)) EXPECT_FALSE(event.has_completed());
+  while (reader->Read(&event)) EXPECT_FALSE(event.event().has_completed());
   const grpc::Status status = reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::ABORTED) << status.error_message();
   EXPECT_EQ(DetailsOf(status).info.reason(), "SLOW_CONSUMER");
@@ -54,12 +54,12 @@ TEST_F(StreamTest, ASlowReaderGetsEverythingInFewerMessages) {
   std::string text;
   v1::StreamCompleteResponse event;
   while (reader->Read(&event)) {
-    if (event.has_completed()) completed = true;
-    if (!event.has_delta()) continue;
+    if (event.event().has_completed()) completed = true;
+    if (!event.event().has_delta()) continue;
     ++num_deltas;
-    num_tokens += event.delta().token_ids_size();
-    num_logprobs += event.delta().logprobs_size();
-    text += event.delta().text();
+    num_tokens += event.event().delta().token_ids_size();
+    num_logprobs += event.event().delta().logprobs_size();
+    text += event.event().delta().text();
     EXPECT_LT(event.ByteSizeLong(), 4u << 20);
   }
   EXPECT_TRUE(reader->Finish().ok());
@@ -99,7 +99,7 @@ TEST_F(StreamTest, OneLargeStepDoesNotCutAReadingClient) {
   int num_entries = 0;
   v1::StreamCompleteResponse event;
   while (reader->Read(&event)) {
-    num_entries += event.delta().prompt_logprobs_size();
+    num_entries += event.event().delta().prompt_logprobs_size();
     std::this_thread::sleep_for(50ms);
   }
   const grpc::Status status = reader->Finish();

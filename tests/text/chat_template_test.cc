@@ -116,7 +116,7 @@ TEST(ChatTemplate, KeywordArgumentsCannotReplaceWhatTheRequestSets) {
     ChatInputs inputs = OneMessage("hi");
     inputs.kwargs_json = absl::StrCat("{\"", name, "\": null}");
     const auto rendered = RenderChat("{{ messages }}", inputs);
-    EXPECT_EQ(FieldOf(rendered.status()), absl::StrCat("chat_template_kwargs.", name)) << rendered.status();
+    EXPECT_EQ(FieldOf(rendered.status()), absl::StrCat("chat_template_kwargs_json.", name)) << rendered.status();
   }
 }
 
@@ -126,9 +126,9 @@ TEST(ChatTemplate, ToolsAndDocumentsOfKeywordArgumentsArePassedOnOrRefused) {
     ChatInputs inputs = OneMessage("hi");
     inputs.kwargs_json = absl::StrCat("{\"", name, "\": [{\"a\": 1}]}");
     EXPECT_EQ(Render(source, inputs), "[{'a': 1}]");
-    EXPECT_EQ(FieldOf(RenderChat("{{ messages }}", inputs).status()), "chat_template_kwargs." + name);
+    EXPECT_EQ(FieldOf(RenderChat("{{ messages }}", inputs).status()), "chat_template_kwargs_json." + name);
     (name == "tools" ? inputs.tools_json : inputs.documents_json) = "[]";
-    EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs." + name);
+    EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs_json." + name);
     inputs = OneMessage("hi");
     for (const auto& [json, expected] : {std::pair("[]", "[]"), {"null", "None"}}) {
       inputs.kwargs_json = absl::StrCat("{\"", name, "\": ", json, "}");
@@ -136,7 +136,7 @@ TEST(ChatTemplate, ToolsAndDocumentsOfKeywordArgumentsArePassedOnOrRefused) {
     }
     for (const char* wrong : {"{}", "3", "[1]"}) {
       inputs.kwargs_json = absl::StrCat("{\"", name, "\": ", wrong, "}");
-      EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs." + name) << wrong;
+      EXPECT_EQ(FieldOf(RenderChat(source, inputs).status()), "chat_template_kwargs_json." + name) << wrong;
     }
   }
 }
@@ -253,15 +253,15 @@ TEST(ContinueFinalMessage, UserRangesEndWithTheText) {
 TEST(ChatTemplateErrors, NameTheField) {
   ChatInputs inputs = OneMessage("x");
   inputs.tools_json = "{";
-  EXPECT_THAT(Render("", inputs), HasSubstr("tools: not JSON"));
+  EXPECT_THAT(Render("", inputs), HasSubstr("tools: line 1, column 2: not valid JSON"));
   inputs.tools_json = "{}";
   EXPECT_THAT(Render("", inputs), HasSubstr("tools: expected a JSON array"));
   inputs.tools_json = "";
   inputs.kwargs_json = "[]";
-  EXPECT_THAT(Render("", inputs), HasSubstr("chat_template_kwargs: expected a JSON object"));
+  EXPECT_THAT(Render("", inputs), HasSubstr("chat_template_kwargs_json: expected a JSON object"));
   inputs.kwargs_json = "";
   inputs.messages[0].tool_calls_json = "[1,]";
-  EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].tool_calls: not JSON"));
+  EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].tool_calls: line 1, column 4: not valid JSON"));
   inputs.messages[0] = {.role = "user", .content = "a\xff"};
   EXPECT_THAT(Render("", inputs), HasSubstr("messages[0].content: not UTF-8 at byte 1"));
 }

@@ -291,7 +291,9 @@ TEST(Json, DeepTextIsRefused) {
   for (const char* open : {"[", "{\"a\":"}) {
     const auto value = FromJson(Repeat(open, 100'000), Origin::kUser, heap);
     EXPECT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(value.status().message()), HasSubstr("nests deeper than 200 levels"));
+    EXPECT_THAT(std::string(value.status().message()),
+                HasSubstr(absl::StrCat("line 1, column ", 200 * std::string(open).size() + 1,
+                                       ": JSON nests deeper than 200 levels")));
   }
 }
 
@@ -299,8 +301,16 @@ TEST(Json, BrokenTextIsRefusedWithItsPlace) {
   Budget budget{Limits()};
   Heap heap(budget);
   for (const char* text : {"", "[1,]", "{\"a\" 1}", "nul", "\"\xff\"", "[1] 2", "NaN", "1e999"}) {
-    EXPECT_EQ(FromJson(text, Origin::kUser, heap).status().code(), absl::StatusCode::kInvalidArgument) << text;
+    const absl::Status status = FromJson(text, Origin::kUser, heap).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 1, column ")) << text;
   }
+  EXPECT_THAT(std::string(FromJson("[1,\n 2\n  x]", Origin::kUser, heap).status().message()),
+              HasSubstr("line 3, column 3: not valid JSON"));
+  // Brackets in strings are none, and those that are closed no longer count.
+  const std::string flat = "[\"[\\\"[\", " + Repeat("[[]], ", 300) + Repeat("[", 200) + Repeat("]", 200) + "]";
+  EXPECT_THAT(std::string(FromJson(flat, Origin::kUser, heap).status().message()),
+              HasSubstr(absl::StrCat("line 1, column ", flat.find("[[[") + 200, ": JSON nests")));
 }
 
 TEST(Json, LargeTextIsPaidFor) {

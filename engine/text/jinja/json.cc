@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/parse_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/jinja/big_int.h"
 #include "engine/text/jinja/python_format.h"
@@ -22,7 +23,7 @@ namespace {
 // Builds values while nlohmann's parser, which neither recurses nor throws in this mode, walks the text.
 class JsonReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonReader(Origin origin, Heap& heap) : origin_(origin), heap_(heap) {}
+  JsonReader(absl::string_view text, Origin origin, Heap& heap) : text_(text), origin_(origin), heap_(heap) {}
 
   bool null() override { return Add(Value::None().WithOrigin(origin_)); }
   bool boolean(bool b) override { return Add(Value::Bool(b).WithOrigin(origin_)); }
@@ -57,11 +58,9 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
     if (key.ok()) open_.back().key = *key;
     return key.ok();
   }
-  bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception&) override {
-    if (status_.ok()) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat("not JSON: unexpected '", token.substr(0, 40), "' near byte ", position));
-    }
+  bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception& error) override {
+    // Counted from 1.
+    if (status_.ok()) status_ = Problem(position - 1, absl::StrCat("not valid JSON: ", JsonProblem(error, token)));
     return false;
   }
 
@@ -95,7 +94,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
     if (!Add(container)) return false;
     const int limit = heap_.budget().limits().max_nesting;
     if (static_cast<int>(open_.size()) >= limit) {
-      status_ = absl::InvalidArgumentError(absl::StrCat("JSON nests deeper than ", limit, " levels"));
+      status_ = Problem(PlaceOfNesting(limit + 1), absl::StrCat("JSON nests deeper than ", limit, " levels"));
       return false;
     }
     open_.push_back({*container, Value()});
@@ -106,6 +105,28 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  absl::Status Problem(size_t offset, absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(LineAndColumn(text_, offset), ": ", what));
+  }
+  // Of the bracket that opens the level `depth`; the parser does not tell. REQUIRES: what stands before it is JSON
+  size_t PlaceOfNesting(int depth) const {
+    bool in_string = false;
+    for (size_t i = 0; i < text_.size(); ++i) {
+      const char c = text_[i];
+      if (in_string && c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = !in_string;
+      } else if (!in_string && (c == '[' || c == '{')) {
+        if (--depth == 0) return i;
+      } else if (!in_string && (c == ']' || c == '}')) {
+        ++depth;
+      }
+    }
+    return text_.size();
+  }
+
+  const absl::string_view text_;
   const Origin origin_;
   Heap& heap_;
   std::vector<Container> open_;
@@ -279,7 +300,11 @@ class JsonWriter {
 }  // namespace
 
 absl::StatusOr<Value> FromJson(absl::string_view json, Origin origin, Heap& heap) {
-  JsonReader reader(origin, heap);
+  // The parser would take it for the end.
+  if (const size_t zero = json.find('\0'); zero != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(LineAndColumn(json, zero), ": found a zero byte, expected JSON"));
+  }
+  JsonReader reader(json, origin, heap);
   const bool complete = nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   SLUICE_RETURN_IF_ERROR(reader.status());
   if (!complete) return absl::InvalidArgumentError("not JSON");

@@ -9,9 +9,9 @@
 namespace sluice::jinja {
 
 // Object keys keep their order (of a repeated key the first place and the last value); integers stay exact. All strings
-// and scalars get `origin`, and no method of a template changes the lists and dicts. INVALID_ARGUMENT with the position
-// for text that is not JSON or nests deeper than Limits::max_nesting, or for an integer of more digits than
-// kMaxIntegerDigits (big_int.h).
+// and scalars get `origin`, and no method of a template changes the lists and dicts. INVALID_ARGUMENT with line and
+// column for text that is not JSON or nests deeper than Limits::max_nesting, or for an integer of more digits than
+// kMaxIntegerDigits (big_int.h). RESOURCE_EXHAUSTED: the values take more memory than the heap's budget has.
 absl::StatusOr<Value> FromJson(absl::string_view json, Origin origin, Heap& heap);
 
 struct JsonStyle {
