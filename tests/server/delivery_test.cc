@@ -118,9 +118,9 @@ class DeliveryTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeModel> fake_ = std::make_shared<FakeModel>();
-  FrontDesk desk_{ServerOptions(), {.model = "fake", .version = "0"}, Clock::Real()};
+  FrontDesk desk_{ServerOptions(), {.models = {"fake"}, .version = "0"}, Clock::Real()};
   Calls calls_{&desk_};
-  Delivery delivery_{&calls_, &desk_.metrics, Clock::Real(), kRoom};
+  Delivery delivery_{"fake", &calls_, &desk_.metrics, Clock::Real(), kRoom};
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<Engine> engine_;
   // Delivery stands in its first event.
