@@ -155,16 +155,16 @@ TEST_F(CountersTest, TheNextTurnOfAChatFindsTheOneBefore) {
     grpc::ClientContext context;
     const grpc::Status status = generation()->Chat(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
-    return response;
+    return response.generated();
   };
   say(v1::ROLE_USER, std::string(50, 'q'));
-  const v1::ChatResponse first = ask();
+  const v1::Generated first = ask();
   EXPECT_EQ(first.usage().cached_tokens(), 0u);
   EXPECT_EQ(first.usage().prompt_tokens(), 68u);
   // "hello" follows in both; then the template has its mark where the model has drawn its end.
   say(v1::ROLE_ASSISTANT, first.choices(0).text());
   say(v1::ROLE_USER, "And?");
-  const v1::ChatResponse second = ask();
+  const v1::Generated second = ask();
   EXPECT_EQ(second.usage().prompt_tokens(), 68u + 5 + 23);
   EXPECT_EQ(second.usage().cached_tokens(), 64u) << "the whole blocks of the 73";
 }
