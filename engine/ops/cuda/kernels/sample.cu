@@ -65,28 +65,30 @@ __device__ void Penalise(const SampleRowData& row, const int32_t* ints, int32_t*
   for (int32_t i = row.output_begin + threadIdx.x; i < row.output_end; i += kAdjustThreads) apply(ints[i]);
 }
 
-// Four logits from token c on, c a multiple of 4, by the bits that say which may stay.
-__device__ __forceinline__ float4 Allowed(float4 logits, const uint32_t* bitmask, int32_t c) {
-  const uint32_t bits = bitmask[c / 32] >> (c % 32);
-  logits.x = bits & 1 ? logits.x : -INFINITY;
-  logits.y = bits & 2 ? logits.y : -INFINITY;
-  logits.z = bits & 4 ? logits.z : -INFINITY;
-  logits.w = bits & 8 ? logits.w : -INFINITY;
-  return logits;
+// Takes out the logits whose bits are clear. Each thread those that it has copied; a pass by itself, so that the loads of the
+// copy, which most rows need alone, wait for nothing.
+__device__ __forceinline__ void MaskLogits(const uint32_t* bitmask, int32_t vocab_size, float* logits) {
+  for (int32_t c = threadIdx.x * 4; c < vocab_size; c += kAdjustThreads * 4) {
+    const uint32_t bits = bitmask[c / 32] >> (c % 32);
+#pragma unroll
+    for (int32_t k = 0; k < 4; ++k) {
+      if (c + k < vocab_size && (bits >> k & 1) == 0) logits[c + k] = -INFINITY;
+    }
+  }
 }
 
 // A block a row; nothing to do for most.
 __global__ void __launch_bounds__(kAdjustThreads) AdjustKernel(const __grid_constant__ SampleArgs args, bool aligned) {
-  const SampleRowData row = args.rows[blockIdx.x];
+  const SampleRowData& row = args.rows[blockIdx.x];  // not all of it in registers
   if (!Adjusts(row)) return;
   const float* raw = RawLogits(args, row);
   const int64_t first = int64_t{blockIdx.x} * args.vocab_size;
   float* logits = args.scratch + first;
   for (int32_t c = threadIdx.x * 4; c < args.vocab_size; c += kAdjustThreads * 4) {
-    float4 four = LoadFour(raw, c, args.vocab_size, aligned);
-    if (HasBitmask(row)) four = Allowed(four, args.bitmasks + row.allowed_begin, c);
-    StoreFour(args.scratch, Element::kF32, first, c, args.vocab_size, aligned, four);
+    StoreFour(args.scratch, Element::kF32, first, c, args.vocab_size, aligned,
+              LoadFour(raw, c, args.vocab_size, aligned));
   }
+  if (HasBitmask(row)) MaskLogits(args.bitmasks + row.allowed_begin, args.vocab_size, logits);
   __syncthreads();
   for (int32_t i = row.masked_begin + threadIdx.x; i < row.masked_end; i += kAdjustThreads) {
     atomicExch(&logits[args.ints[i]], -INFINITY);  // a token may be there twice
