@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
 #include "server/memory_return.h"
+#include "server/process_stats.h"
 
 namespace sluice {
 namespace {

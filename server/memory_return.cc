@@ -1,8 +1,5 @@
 #include "server/memory_return.h"
 
-#include <unistd.h>
-
-#include <fstream>
 #include <utility>
 
 #ifdef __GLIBC__
@@ -17,13 +14,6 @@ size_t FreeHeapBytes() {
 #else
   return 0;
 #endif
-}
-
-size_t ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  size_t all = 0, resident = 0;  // pages
-  statm >> all >> resident;
-  return resident * size_t(sysconf(_SC_PAGESIZE));
 }
 
 bool MemoryReturn::Due(size_t free_bytes, size_t resident_bytes) {

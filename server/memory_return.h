@@ -8,8 +8,6 @@ namespace sluice {
 
 // Bytes that are free in the allocator's heaps, resident or not; 0 if the C library cannot tell (not glibc).
 size_t FreeHeapBytes();
-// Of the process; 0 if the system does not say.
-size_t ResidentBytes();
 
 // Decides when it pays: giving back and faulting in again what the next burst needs costs both time, so memory must have
 // been free for a while. What is free stays free when it has been given back, so what tells is that the process has grown
@@ -19,7 +17,7 @@ class MemoryReturn {
   static constexpr size_t kWorthwhileBytes = 32 << 20;
   static constexpr int kLooks = 3;  // in a row at which so much was free
 
-  // Every second or so, with FreeHeapBytes() and ResidentBytes(). True: now.
+  // Every second or so, with FreeHeapBytes() and ResidentBytes() (process_stats.h). True: now.
   bool Due(size_t free_bytes, size_t resident_bytes);
 
  private:

@@ -9,6 +9,24 @@
 #include <system_error>
 
 namespace sluice {
+namespace {
+
+// Sets the two members that are memory.
+void ReadMemory(ProcessStats* stats) {
+  double virtual_pages = 0, resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
+  const double page_bytes = double(sysconf(_SC_PAGESIZE));
+  stats->virtual_bytes = virtual_pages * page_bytes;
+  stats->resident_bytes = resident_pages * page_bytes;
+}
+
+}  // namespace
+
+size_t ResidentBytes() {
+  ProcessStats stats;
+  ReadMemory(&stats);
+  return size_t(stats.resident_bytes);
+}
 
 ProcessStats ReadProcessStats() {
   ProcessStats stats;
@@ -16,11 +34,7 @@ ProcessStats ReadProcessStats() {
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
   stats.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  double virtual_pages = 0, resident_pages = 0;
-  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
-  const double page_bytes = double(sysconf(_SC_PAGESIZE));
-  stats.virtual_bytes = virtual_pages * page_bytes;
-  stats.resident_bytes = resident_pages * page_bytes;
+  ReadMemory(&stats);
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
     ++stats.open_fds;

@@ -73,20 +73,17 @@ void GenerateFlags::AddTo(CLI::App& command) {
       ->check(CheckUtf8)
       ->transform(Unescape)
       ->group(sampling);
-  command.add_option("--stop-token-ids", stop_token_ids, "Stop at these token ids, separated by commas")
-      ->type_name("IDS")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(token_id)
-      ->transform(Decimal)
-      ->group(sampling);
-  command.add_option("--allowed-token-ids", allowed_token_ids, "Generate only these token ids, separated by commas")
-      ->type_name("IDS")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(token_id)
-      ->transform(Decimal)
-      ->group(sampling);
+  const auto add_ids = [&](const char* name, std::vector<uint32_t>* ids, const char* help) {
+    command.add_option(name, *ids, help)
+        ->type_name("IDS")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(token_id)
+        ->transform(Decimal)
+        ->group(sampling);
+  };
+  add_ids("--stop-token-ids", &stop_token_ids, "Stop at these token ids, separated by commas");
+  add_ids("--allowed-token-ids", &allowed_token_ids, "Generate only these token ids, separated by commas");
   command.add_flag("--include-stop-text", include_stop_text, "Keep the stop text in the output")->group(sampling);
   command.add_flag("--ignore-eos", ignore_eos, "Continue past the model's end-of-sequence tokens")->group(sampling);
 

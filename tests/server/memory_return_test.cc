@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "server/process_stats.h"
+
 namespace sluice {
 namespace {
 
