@@ -8,52 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/mutex.h"
 #include "proto/answer.h"
 #include "server/calls/served_model.h"
 #include "tests/server/fake_model.h"
+#include "tests/server/recording_reply.h"
 
 namespace sluice {
 namespace {
-
-// Keeps what it is told, and folds it.
-class Recorder final : public ReplySink {
- public:
-  void Open(const std::string& request_id, const std::string& server_request_id) override {
-    this->request_id = request_id;
-    this->server_request_id = server_request_id;
-  }
-  void BeginStep() override {}
-  void Send(AnswerEvent event) override {
-    MutexLock lock(&mutex_);
-    Fold(std::move(event), &answer_);
-  }
-  void Close(const absl::Status& status) override {
-    MutexLock lock(&mutex_);
-    status_ = status;
-    closed_ = true;
-    changed_.NotifyAll();
-  }
-
-  absl::Status Wait() {
-    MutexLock lock(&mutex_);
-    while (!closed_) changed_.Wait(&mutex_);
-    return status_;
-  }
-  Answer answer() const {
-    MutexLock lock(&mutex_);
-    return answer_;
-  }
-
-  std::string request_id, server_request_id;
-
- private:
-  mutable Mutex mutex_;
-  CondVar changed_;
-  Answer answer_ ABSL_GUARDED_BY(mutex_);
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 class CallsTest : public ::testing::Test {
  protected:
@@ -71,11 +32,11 @@ class CallsTest : public ::testing::Test {
     desk_.health.Advance(HealthState::Phase::kReady);
   }
 
-  std::shared_ptr<Recorder> Begin(const std::string& request_id = "", Origin origin = {.peer = "a"}) {
+  std::shared_ptr<RecordingReply> Begin(const std::string& request_id = "", Origin origin = {.peer = "a"}) {
     auto request = std::make_shared<v1::CompleteRequest>();
     request->set_prompt("abc");
     request->set_request_id(request_id);
-    auto recorder = std::make_shared<Recorder>();
+    auto recorder = std::make_shared<RecordingReply>();
     calls_.Begin(std::shared_ptr<const v1::CompleteRequest>(std::move(request)), absl::OkStatus(), 100,
                  std::move(origin), recorder);
     return recorder;
@@ -103,7 +64,7 @@ TEST_F(CallsTest, ACompletionAndAChatBringTheirEvents) {
   v1::ChatMessage* message = request->add_messages();
   message->set_role(v1::ROLE_USER);
   message->add_content()->set_text("hi");
-  const auto chat = std::make_shared<Recorder>();
+  const auto chat = std::make_shared<RecordingReply>();
   calls_.Begin(std::shared_ptr<const v1::ChatRequest>(request), absl::OkStatus(), 100, {.peer = "a"}, chat);
   EXPECT_TRUE(chat->Wait().ok());
   EXPECT_EQ(chat->answer().choices(0).text(), "hello");
@@ -112,7 +73,7 @@ TEST_F(CallsTest, ACompletionAndAChatBringTheirEvents) {
 TEST_F(CallsTest, WithoutAModelOrARequestThereIsARefusal) {
   EXPECT_EQ(Begin()->Wait().code(), absl::StatusCode::kUnavailable);
   Serve();
-  const auto unread = std::make_shared<Recorder>();
+  const auto unread = std::make_shared<RecordingReply>();
   calls_.Begin(std::make_shared<const v1::CompleteRequest>(), absl::InvalidArgumentError("cut"), 0, {.peer = "a"},
                unread);
   EXPECT_EQ(unread->Wait().message(), "cut");

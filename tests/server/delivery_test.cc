@@ -9,32 +9,28 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/base/mutex.h"
 #include "proto/answer.h"
 #include "server/calls/calls.h"
 #include "server/calls/status.h"
 #include "tests/server/fake_model.h"
+#include "tests/server/recording_reply.h"
 
 namespace sluice {
 namespace {
 
-// Folds what it is sent; its delivery thread stands in the first event until it is let go.
-class HeldReply final : public ReplySink {
+// Its delivery thread stands in the first event until it is let go.
+class HeldReply final : public RecordingReply {
  public:
   explicit HeldReply(bool held) : held_(held) {}
-  void Open(const std::string&, const std::string&) override {}
-  void BeginStep() override {}
   void Send(AnswerEvent event) override {
-    MutexLock lock(&mutex_);
-    inside_ = true;
-    changed_.NotifyAll();
-    while (held_) changed_.Wait(&mutex_);
-    Fold(std::move(event), &answer_);
-  }
-  void Close(const absl::Status& status) override {
-    MutexLock lock(&mutex_);
-    status_ = status;
-    closed_ = true;
-    changed_.NotifyAll();
+    {
+      MutexLock lock(&mutex_);
+      inside_ = true;
+      changed_.NotifyAll();
+      while (held_) changed_.Wait(&mutex_);
+    }
+    RecordingReply::Send(std::move(event));
   }
 
   void WaitUntilInside() {
@@ -46,24 +42,16 @@ class HeldReply final : public ReplySink {
     held_ = false;
     changed_.NotifyAll();
   }
-  absl::Status WaitUntilClosed() {
-    MutexLock lock(&mutex_);
-    while (!closed_) changed_.Wait(&mutex_);
-    return status_;
-  }
   std::string text() const {
-    MutexLock lock(&mutex_);
-    return answer_.choices_size() == 0 ? "" : answer_.choices(0).text();
+    const Answer answer = this->answer();
+    return answer.choices_size() == 0 ? "" : answer.choices(0).text();
   }
 
  private:
-  mutable Mutex mutex_;
+  Mutex mutex_;
   CondVar changed_;
   bool held_ ABSL_GUARDED_BY(mutex_);
   bool inside_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  Answer answer_ ABSL_GUARDED_BY(mutex_);
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 constexpr int64_t kRoom = 20'000;
@@ -141,9 +129,9 @@ TEST_F(DeliveryTest, LogProbabilitiesMayTakeHalfOfTheRoomAndOtherCallsGoOn) {
   EXPECT_LE(delivery_.queued_bytes(), kRoom);
   Say(plain, "r", 0, FinishReason::kLength);
   first_reply_->LetGo();
-  EXPECT_TRUE(plain_reply->WaitUntilClosed().ok());
+  EXPECT_TRUE(plain_reply->Wait().ok());
   EXPECT_EQ(plain_reply->text(), "pqr");
-  const absl::Status status = greedy_reply->WaitUntilClosed();
+  const absl::Status status = greedy_reply->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(status), kReasonOutputOverflow);
   EXPECT_EQ(greedy_reply->text(), "x") << "nothing follows a gap";
@@ -161,7 +149,7 @@ TEST_F(DeliveryTest, NothingGrowsOverTheRoomHoweverLongDeliveryStands) {
   }
   first_reply_->LetGo();
   for (const auto& reply : replies) {
-    EXPECT_EQ(ReasonOf(reply->WaitUntilClosed()), kReasonOutputOverflow);
+    EXPECT_EQ(ReasonOf(reply->Wait()), kReasonOutputOverflow);
     EXPECT_GT(reply->text().size(), 10u);
   }
 }
@@ -172,7 +160,7 @@ TEST_F(DeliveryTest, AStepThatFindsTheQueueEmptyIsTakenWhole) {
   Say(call, "x", 100'000, FinishReason::kLength);
   EXPECT_GT(delivery_.queued_bytes(), 800'000);
   first_reply_->LetGo();
-  EXPECT_TRUE(reply->WaitUntilClosed().ok());
+  EXPECT_TRUE(reply->Wait().ok());
   EXPECT_EQ(reply->text(), "x");
   EXPECT_EQ(delivery_.queued_bytes(), 0);
 }
